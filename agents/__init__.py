@@ -1,0 +1,1 @@
+"""Who answers: channels, agents, token counting and the call to a model. Knows nothing of conversations."""

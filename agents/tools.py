@@ -1,0 +1,249 @@
+"""The registry of tools, and the one way a model's call is run: checked, in time, of bounded size, never raising."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import orjson
+from django.utils.translation import gettext as _
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from agents.messages import JSON, ContentPart, ToolCall
+from agents.text import clean
+
+logger = logging.getLogger(__name__)
+
+LONGEST_RESULT = 60_000  # characters of a result the model is given
+LONGEST_ARGUMENTS = 2_000_000  # characters of arguments that are read at all
+MOST_PARTS = 10
+_MOST_FAULTS = 5
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """Where a call belongs: what a tool may see is decided by its conversation and person."""
+
+    conversation_id: Any
+    user_id: int | None
+    turn_id: int | None = None
+    call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a call gave: text for the model, images beside it, and how long it took (ms)."""
+
+    content: str
+    is_error: bool = False
+    parts: tuple[ContentPart, ...] = ()
+    duration_ms: int = field(default=0, compare=False)
+
+
+class ToolError(Exception):
+    """Raised by a tool to tell the model, in one sentence, why it cannot do what was asked."""
+
+
+Run = Callable[[JSON, ToolContext], Awaitable[ToolResult | str] | ToolResult | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """Something a model can call. `run(arguments, context)` may be a coroutine function; others run in a thread.
+
+    `clearable`: its old results may be cleared after idleness. `keep`: its results stay whole through compactions.
+    `by_default`: a new agent has it until an administrator takes it away.
+    """
+
+    name: str
+    description: str
+    parameters: JSON
+    run: Run
+    clearable: bool = True
+    keep: bool = False
+    timeout_seconds: float = 30.0
+    by_default: bool = False
+
+    def schema(self) -> JSON:
+        """The tool as the chat-completions API takes it."""
+        function = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        return {"type": "function", "function": function}
+
+
+_registry: dict[str, Tool] = {}
+
+
+def register(tool: Tool, *, replace: bool = False) -> Tool:
+    """Makes a tool known under its name; a second one of that name is a mistake unless it is to replace the first."""
+    if not _NAME.fullmatch(tool.name):
+        raise ValueError(f"{tool.name!r} is no name for a tool: letters, digits, _ and -, at most 64")
+    known = _registry.get(tool.name)
+    if known is not None and known != tool and not replace:
+        raise ValueError(f"a tool named {tool.name} is registered already")
+    Draft202012Validator.check_schema(tool.parameters)
+    _registry[tool.name] = tool
+    return tool
+
+
+def unregister(name: str) -> None:
+    """Forgets a tool, as when the server it lives on is disconnected."""
+    _registry.pop(name, None)
+
+
+def tool(name: str) -> Tool | None:
+    """The tool of this name, if there is one."""
+    return _registry.get(name)
+
+
+def all_tools() -> tuple[Tool, ...]:
+    """Every tool, by name."""
+    return tuple(_registry[name] for name in sorted(_registry))
+
+
+def schemas(names: Iterable[str]) -> tuple[JSON, ...]:
+    """The schemas of these tools in this order; unknown names are left out."""
+    return tuple(known.schema() for name in names if (known := _registry.get(name)))
+
+
+async def run_call(call: ToolCall, context: ToolContext, allowed: Collection[str]) -> ToolResult:
+    """Runs what the model asked for. Every mistake, the model's or the tool's, is a result that says what was wrong."""
+    known = _registry.get(call.name)
+    if known is None or call.name not in allowed:
+        return _fault(_unknown(call.name, allowed))
+    started = time.monotonic()
+    try:
+        arguments = read_arguments(call.arguments, known)
+        async with asyncio.timeout(known.timeout_seconds):
+            result = _bounded(await _run(known, arguments, replace(context, call_id=call.id)))
+    except ToolError as error:
+        result = _fault(str(error))
+    except TimeoutError:
+        logger.warning("tool %s: stopped after %s s", known.name, known.timeout_seconds)
+        seconds = f"{known.timeout_seconds:g}"
+        result = _fault(
+            _("“%(tool)s” was stopped after %(seconds)s seconds.") % {"tool": known.name, "seconds": seconds}
+        )
+    except Exception:
+        logger.exception("tool %s failed", known.name)
+        result = _fault(_("“%(tool)s” failed because of a mistake of its own.") % {"tool": known.name})
+    return replace(result, duration_ms=round((time.monotonic() - started) * 1000))
+
+
+def read_arguments(text: str, known: Tool) -> JSON:
+    """The arguments of a call, valid by the tool's schema; raises ToolError with sentences the model can act on."""
+    if len(text) > LONGEST_ARGUMENTS:
+        raise ToolError(_("The arguments are too long (%(size)s characters).") % {"size": len(text)})
+    try:
+        arguments = orjson.loads(text) if text.strip() else {}
+    except ValueError as error:
+        raise ToolError(
+            _("The arguments of “%(tool)s” are not valid JSON (%(why)s). Call it again with one JSON object.")
+            % {"tool": known.name, "why": error}
+        ) from None
+    if not isinstance(arguments, dict):
+        raise ToolError(_("The arguments of “%(tool)s” must be one JSON object.") % {"tool": known.name})
+    if faults := schema_faults(arguments, known.parameters):
+        raise ToolError(
+            _("The arguments of “%(tool)s” do not fit: %(faults)s. Call it again with this corrected.")
+            % {"tool": known.name, "faults": "; ".join(faults)}
+        )
+    return arguments
+
+
+def schema_faults(value: Any, schema: JSON) -> list[str]:
+    """What is wrong with a value by a JSON schema, in words, the first few."""
+    try:
+        found = list(_validator(orjson.dumps(schema)).iter_errors(value))
+    except Unresolvable:  # the tool itself must then judge what it is given
+        logger.warning("a tool's schema refers to what it does not hold; its arguments go unchecked")
+        return []
+    errors = sorted(found, key=lambda error: list(map(str, error.path)))
+    return [_in_words(error) for error in errors[:_MOST_FAULTS]]
+
+
+def _in_words(error: ValidationError) -> str:
+    """One fault without the value itself, which may be huge."""
+    place = ".".join(map(str, error.absolute_path)) or _("the object")
+    wanted: Any = error.validator_value
+    match error.validator:
+        case "required":
+            missing = [name for name in wanted if isinstance(error.instance, dict) and name not in error.instance]
+            return _("%(place)s lacks %(names)s") % {"place": place, "names": ", ".join(map(repr, missing))}
+        case "type":
+            kinds = wanted if isinstance(wanted, str) else " or ".join(wanted)
+            return _("%(place)s must be of type %(kinds)s") % {"place": place, "kinds": kinds}
+        case "enum":
+            return _("%(place)s must be one of %(values)s") % {"place": place, "values": _short(wanted)}
+        case "additionalProperties":
+            allowed = sorted(error.schema.get("properties", {})) if isinstance(error.schema, dict) else []
+            return _("%(place)s may only hold %(names)s") % {"place": place, "names": ", ".join(allowed) or "nothing"}
+        case "minimum" | "maximum" | "minLength" | "maxLength" | "minItems" | "maxItems" | "pattern":
+            return f"{place}: {error.validator} {_short(wanted)}"
+    return f"{place}: {_short(error.message)}"
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 200 else text[:199] + "…"
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: bytes) -> Draft202012Validator:
+    # With a registry of its own: by default a `$ref` to an address would be fetched from there.
+    return Draft202012Validator(orjson.loads(schema), registry=Registry())
+
+
+async def _run(known: Tool, arguments: JSON, context: ToolContext) -> Any:
+    if inspect.iscoroutinefunction(known.run):
+        return await known.run(arguments, context)
+    made = await asyncio.to_thread(known.run, arguments, context)
+    return await made if inspect.isawaitable(made) else made
+
+
+def _bounded(made: Any) -> ToolResult:
+    """A tool's result as clean text of bounded length, whatever the tool returned."""
+    result = made if isinstance(made, ToolResult) else ToolResult(_as_text(made))
+    return replace(result, content=shorten(clean(_as_text(result.content))), parts=tuple(result.parts[:MOST_PARTS]))
+
+
+def shorten(text: str, longest: int = LONGEST_RESULT) -> str:
+    """The beginning and the end of a long text, with a line between them that says how much was left out."""
+    if len(text) <= longest:
+        return text
+    head, tail = longest * 3 // 4, longest // 4
+    left_out = _("[… %(count)s characters left out …]") % {"count": len(text) - head - tail}
+    return f"{text[:head]}\n{left_out}\n{text[-tail:]}"
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (bytes, bytearray)):
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            return _("[binary content, %(size)s bytes]") % {"size": len(value)}
+    return "" if value is None else orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _unknown(name: str, allowed: Collection[str]) -> str:
+    offered = ", ".join(sorted(name for name in allowed if name in _registry)) or _("none")
+    return _("There is no tool “%(tool)s”. Tools you can call: %(offered)s.") % {
+        "tool": _short(name),
+        "offered": offered,
+    }
+
+
+def _fault(sentence: str) -> ToolResult:
+    return ToolResult(shorten(clean(sentence)), is_error=True)

@@ -1,0 +1,1 @@
+"""The HTTP API under /api/v1/. Each module parses and authorises, then calls one function that holds the logic."""

@@ -1,0 +1,185 @@
+"""The commit of a compaction: one short transaction under the lock flags what the summary stands for, or nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db.models import Q
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from chat import broadcast, context
+from chat.compaction_words import sentence
+from chat.compaction_work import hash_of, stored_marks
+from chat.events import CompactionDone, CompactionFailed, MessageStored, TokenUpdate, encode
+from chat.locking import Desk
+from chat.models import LIVE, Conversation, Turn
+from chat.models import Message as Row
+from chat.presenting import present_message
+from chat.waking import wake
+from compaction.breaker import Breaker, Run
+from compaction.models import Compaction, Reason, State
+from compaction.transcript import Prefix
+
+logger = logging.getLogger("palimpsest.compactions")
+
+Marks = Sequence[tuple[Any, ...]]
+
+
+class Lost(Exception):
+    """The run is no longer ours: somebody cancelled it or took it up. Its transaction is rolled back."""
+
+
+class Guard(NamedTuple):
+    """What a row must still be for a write to count."""
+
+    state: str
+    attempt: int
+
+
+def apply_ready(desk: Desk, row: Compaction) -> Compaction | None:
+    """Apply a run that is ready, if nothing in its range has changed; else it is stale and None is returned."""
+    guard = Guard(State.READY, row.attempt)
+    marks = stored_marks(desk.conversation, row.covered_from or 0, row.covered_to or 0)
+    if hash_of(marks) != row.covered_hash:
+        overtake(desk, row, guard)
+        return None
+    apply(desk, row, marks, guard)
+    return row
+
+
+def apply(desk: Desk, row: Compaction, marks: Marks, guard: Guard, *, tokens_after: int | None = None) -> None:
+    """Insert the summary, flag what it covers, start a new epoch. `marks` are the live rows of the range, checked.
+
+    `tokens_after`: what the meter will say, where the caller knows it; else it is measured.
+    Raises Lost where the row is not what `guard` says any more.
+    """
+    conversation = desk.conversation
+    prefix = Prefix.from_json(row.prefix or {})
+    covered = frozenset(row.covered_ids)
+    summary = _insert_summary(conversation, row, prefix)
+    earlier = _flag(conversation, row, summary, [mark[0] for mark in marks if mark[0] not in covered])
+    conversation.live_tokens += prefix.tokens - earlier - sum(mark[5] for mark in marks if mark[0] in covered)
+    desk.new_epoch()
+    if row.reason == Reason.MANUAL:
+        conversation.paused = False
+    note_end(conversation, row, State.APPLIED)
+    row.state, row.summary_message, row.applied_at = State.APPLIED, summary, timezone.now()
+    row.tokens_after = context.measure(conversation).used_tokens if tokens_after is None else tokens_after
+    row.gain = (row.tokens_before or 0) - row.tokens_after
+    write(row, guard)
+    _tell(desk, row, summary, prefix)
+
+
+def overtake(desk: Desk, row: Compaction, guard: Guard) -> None:
+    """The range changed while the run was on its way: nothing is applied."""
+    row.state, row.error_code, row.retryable = State.STALE, "stale", True
+    row.error_text = sentence("stale")
+    row.prefix = None
+    write(row, guard)
+    logger.info("compaction %d is stale: its messages changed meanwhile", row.pk)
+    desk.emit(CompactionFailed(row.pk, row.error_text, row.error_code, row.retryable))
+    say_later(desk)
+
+
+def write(row: Compaction, guard: Guard) -> None:
+    """Write the whole row by compare-and-set; raises Lost where it is not what it was."""
+    row.finished_at = row.finished_at or timezone.now()
+    fields = {
+        field.attname: getattr(row, field.attname)
+        for field in row._meta.concrete_fields
+        if field.attname not in ("id", "conversation_id", "created_at")
+    }
+    if not Compaction.objects.filter(pk=row.pk, state=guard.state, attempt=guard.attempt).update(**fields):
+        raise Lost
+
+
+def note_end(conversation: Conversation, row: Compaction, state: str) -> None:
+    """The breaker learns how a run ended."""
+    breaker = context.breaker_of(conversation).after(Run(row.reason, state, row.situation))
+    conversation.breaker = {} if breaker == Breaker() else asdict(breaker)
+
+
+def say_later(desk: Desk) -> None:
+    """After the commit: the meter is told anew, and whoever waits in the queue may go on."""
+    conversation_id = desk.conversation.pk
+    desk.then(lambda: tell_context(conversation_id))
+    desk.then(lambda: wake(conversation_id))
+
+
+def tell_context(conversation_id: UUID | str) -> None:
+    """The meter as it stands now, for everyone who looks at the conversation."""
+    conversation = Conversation.objects.select_related("agent__channel").filter(pk=conversation_id).first()
+    if conversation is not None:
+        update = TokenUpdate(_last_spent(conversation), context.measure(conversation).to_event())
+        broadcast.publish(conversation.pk, [encode(update, conversation.pk)])
+
+
+def _last_spent(conversation: Conversation) -> dict[str, int]:
+    """What the last turn used, so that a meter that is told anew keeps showing it."""
+    turns = Turn.objects.filter(conversation=conversation).exclude(usage={}).order_by("-id")
+    usage = turns.values_list("usage", flat=True).first() or {}
+    prompt, completion = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
+    return {
+        "input_tokens": prompt,
+        "output_tokens": completion,
+        "total_tokens": prompt + completion,
+        "api_calls": usage.get("api_calls", 0),
+    }
+
+
+def _insert_summary(conversation: Conversation, row: Compaction, prefix: Prefix) -> Row:
+    """The summary stands at the position of the last message it covers; its count is that of the whole prefix."""
+    return Row.objects.create(
+        conversation=conversation,
+        position=row.covered_to,
+        role="user",
+        content=prefix.summary,
+        is_summary=True,
+        token_count=prefix.tokens,
+    )
+
+
+def _flag(conversation: Conversation, row: Compaction, summary: Row, kept: list[int]) -> int:
+    """Flag the covered messages and the summary before this one; returns what that one's prefix cost (tokens)."""
+    covered = Q(is_summary=False, position__gte=row.covered_from, position__lte=row.covered_to)
+    earlier = 0
+    if row.generation > 1:
+        before = Row.objects.filter(LIVE, conversation=conversation, is_summary=True).exclude(pk=summary.pk)
+        earlier = sum(before.values_list("token_count", flat=True))
+        covered |= Q(is_summary=True)
+    rows = Row.objects.filter(LIVE, covered, conversation=conversation).exclude(pk__in=[summary.pk, *kept])
+    rows.update(compacted_at=Now(), compacted_into=summary)
+    return earlier
+
+
+def _tell(desk: Desk, row: Compaction, summary: Row, prefix: Prefix) -> None:
+    logger.info(
+        "compaction %d applied: %d messages, %d -> %d tokens, %d kept, %d ms, by %s",
+        row.pk,
+        row.covered_count,
+        row.tokens_before or 0,
+        row.tokens_after or 0,
+        row.keep_recent_count,
+        row.duration_ms or 0,
+        f"{row.channel_name}/{row.model}" if row.model else row.strategy,
+    )
+    desk.emit(MessageStored(present_message(summary)))
+    desk.emit(
+        CompactionDone(
+            id=row.pk,
+            success=True,
+            compacted_count=row.covered_count,
+            keep_recent_count=row.keep_recent_count,
+            summary_message_id=summary.pk,
+            summary_content=prefix.summary,
+            tokens_before=row.tokens_before or 0,
+            tokens_after=row.tokens_after or 0,
+            duration_ms=row.duration_ms or 0,
+        )
+    )
+    say_later(desk)

@@ -1,0 +1,19 @@
+"""The chat app."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class ChatConfig(AppConfig):
+    name = "chat"
+
+    def ready(self) -> None:
+        from chat import search_index
+        from chat.broadcast import publish_to_user
+        from chat.tools import register_all
+        from palimpsest.accounts.access import on_access_lost
+
+        search_index.connect()
+        register_all()
+        on_access_lost(lambda user_id: publish_to_user(user_id, {"type": "recheck"}))

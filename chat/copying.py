@@ -1,0 +1,98 @@
+"""A new conversation from the originals of another one, up to a message of choice."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from django.db import connection, transaction
+
+from chat import context
+from chat.models import Attachment, Conversation, Message, Participant, Role
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+# What a copy does not take over: it has not been compacted, cleared, answered or sent here.
+_LEFT_BEHIND = frozenset(
+    {"turn_id", "compacted_at", "compacted_into_id", "cleared_at", "retired_at", "retired_by_id", "client_id"}
+)
+
+
+def copy_originals(user: User, source: Conversation, up_to: int) -> Conversation:
+    """A conversation of this person with everything up to and including a position; summaries stay behind."""
+    with transaction.atomic():
+        made = Conversation.objects.create(owner=user, agent=source.agent, title=source.title)
+        Participant.objects.create(conversation=made, user=user, role=Role.OWNER)
+        made.last_position = _copy_rows(source, made, up_to)
+        copy_files(source, made)
+        _copy_written(source, made, up_to)
+        made.live_tokens = context.recount_live_tokens(made)
+        made.save(update_fields=["last_position", "live_tokens"])
+    made.accessed_as = Role.OWNER
+    return made
+
+
+def _copy_rows(source: Conversation, made: Conversation, up_to: int) -> int:
+    """Copied where they are, so that a hundred thousand messages never travel; returns how many."""
+
+    def quote(name: str | None) -> str:
+        return connection.ops.quote_name(name or "")
+
+    fields = [field for field in Message._meta.local_concrete_fields if not field.primary_key]
+    given = {"conversation_id": "made.id", "position": "ROW_NUMBER() OVER (ORDER BY old.position)"}
+    taken = [
+        given.get(field.attname, "NULL" if field.attname in _LEFT_BEHIND else f"old.{quote(field.column)}")
+        for field in fields
+    ]
+    columns = ", ".join(quote(field.column) for field in fields)
+    table, conversations = quote(Message._meta.db_table), quote(Conversation._meta.db_table)
+    key = Conversation._meta.pk
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {table} ({columns}) SELECT {', '.join(taken)} "  # noqa: S608
+            f"FROM {table} AS old, {conversations} AS made WHERE made.id = %s AND old.conversation_id = %s "
+            "AND old.position <= %s AND NOT old.is_summary AND old.retired_at IS NULL AND old.status <> 'streaming'",
+            [key.get_db_prep_value(value, connection) for value in (made.pk, source.pk)] + [up_to],
+        )
+        return int(cursor.rowcount)
+
+
+def copy_files(source: Conversation, made: Conversation) -> None:
+    """Files get rows of their own here, under the same stored bytes."""
+    rows = [row for row in Message.objects.filter(conversation=made).exclude(parts=[]) if row.parts]
+    wanted = {part["attachment"] for row in rows for part in row.parts if part.get("attachment")}
+    if not wanted:
+        return
+    copies = {}
+    for file in Attachment.objects.filter(conversation=source, pk__in=wanted).order_by("created_at", "id"):
+        copies[str(file.pk)] = file
+        file.pk, file.conversation, file.message = uuid.uuid4(), made, None
+    for row in rows:
+        for part in row.parts:
+            copy = copies.get(part.get("attachment", ""))
+            if copy is not None:
+                part["attachment"] = str(copy.pk)
+                copy.message = row
+    for file in copies.values():
+        file._state.adding = True
+    Attachment.objects.bulk_create(copies.values())
+    Message.objects.bulk_update(rows, ["parts"], batch_size=200)
+
+
+def _copy_written(source: Conversation, made: Conversation, up_to: int) -> None:
+    """Files that tools wrote stand in no message's parts; they follow the message that wrote them."""
+    kept = Message.objects.filter(conversation=source, is_summary=False, retired_at=None, position__lte=up_to)
+    rows = Attachment.objects.filter(conversation=source, owner=None, message__in=kept.filter(role="assistant"))
+    written = list(rows.order_by("created_at", "id"))
+    if not written:
+        return
+    positions = kept.exclude(status="streaming").order_by("position").values_list("id", flat=True)
+    places = {message: place for place, message in enumerate(positions, start=1)}
+    wanted = {places[file.message_id] for file in written if file.message_id in places}
+    copies = Message.objects.filter(conversation=made, position__in=wanted, is_summary=False)
+    messages = {row.position: row for row in copies.only("id", "position")}
+    for file in written:
+        file.message = messages.get(places.get(file.message_id or 0))
+        file.pk, file.conversation, file._state.adding = uuid.uuid4(), made, True
+    Attachment.objects.bulk_create(file for file in written if file.message is not None)

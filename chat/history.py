@@ -1,0 +1,222 @@
+"""Rows become messages here and nowhere else: the next request, and what compaction works on, as a function of rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+from django.db.models import QuerySet, TextField
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Cast
+
+from agents import tokens
+from agents.messages import ContentPart, Message, ToolCall
+from agents.text import clean
+from chat import offered
+from chat.models import LIVE, Conversation, MessageStatus, Participant
+from chat.models import Message as Row
+from compaction.microcompact import CLEARED
+from compaction.models import Compaction, State
+from compaction.transcript import Entry, Prefix, Transcript
+from compaction.validate import complete_pairs
+
+CLEARED_TOKENS = tokens.MESSAGE_OVERHEAD + 7  # what a cleared result costs in a request (tokens)
+
+# What an entry is made of. Plain values instead of model objects, and JSON as text that is read only where there is
+# any: a request of 2,000 messages is built in milliseconds.
+_NAMES = (
+    "id",
+    "position",
+    "role",
+    "author_name",
+    "content",
+    "parts",
+    "tool_calls",
+    "tool_call_id",
+    "tool_name",
+    "is_error",
+    "thinking",
+    "token_count",
+    "pinned",
+    "cleared_at",
+    "turn_id",
+)
+_JSON = ("parts", "tool_calls")
+COLUMNS: tuple[str | Combinable, ...] = tuple(Cast(name, TextField()) if name in _JSON else name for name in _NAMES)
+CONTENT = _NAMES.index("content")
+# Providers refuse these in a name.
+_UNSAFE_IN_NAME = re.compile(r"[\s<|\\/>]+")
+
+Values = tuple[Any, ...]
+
+
+def live_rows(conversation: Conversation) -> QuerySet[Row]:
+    """The live messages in order, without the summary that stands for the others and the answer being written."""
+    rows = Row.objects.filter(LIVE, conversation=conversation, is_summary=False)
+    return rows.exclude(status=MessageStatus.STREAMING).order_by("position")
+
+
+def pinned_covered_rows(conversation: Conversation) -> QuerySet[Row]:
+    """Pinned messages that a summary stands for: they stay in the request all the same."""
+    return Row.objects.filter(
+        conversation=conversation,
+        pinned=True,
+        compacted_into__isnull=False,
+        retired_at__isnull=True,
+        position__isnull=False,
+        is_summary=False,
+    ).order_by("position")
+
+
+def request_for(conversation: Conversation) -> tuple[tuple[Message, ...], tuple[dict[str, Any], ...]]:
+    """The messages and tool schemas of the next request, valid for every provider: no clock and no file is read."""
+    transcript = load_transcript(conversation)
+    messages = complete_pairs(transcript.request())
+    has_images = any(part.kind == "image" for message in messages for part in message.parts)
+    if has_images and not conversation.agent.can_see:
+        messages = _without_images(messages)
+    return messages, transcript.tools
+
+
+def _without_images(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """For a model that cannot see: a line in the place of each image, so that it knows what was there."""
+    return tuple(
+        replace(message, parts=tuple(map(_named, message.parts))) if message.parts else message for message in messages
+    )
+
+
+def _named(part: ContentPart) -> ContentPart:
+    if part.kind != "image":
+        return part
+    size = f", {part.width}x{part.height}" if part.width else ""
+    return ContentPart("text", f"[image: {part.name or 'without a name'}{size}; this model cannot see images]")
+
+
+def load_transcript(conversation: Conversation, *, pending: Sequence[Row] = ()) -> Transcript:
+    """Everything the next request is made of; `pending` are drafts that would be claimed next."""
+    named = is_shared(conversation)
+    keep = offered.kept_tools(conversation.agent)
+    prefix = applied_prefix(conversation)
+    pinned = pinned_covered_rows(conversation).values_list(*COLUMNS) if prefix else ()
+    live = entries_of(live_rows(conversation).values_list(*COLUMNS), named=named, keep=keep)
+    drafts = _drafts(conversation, pending, named)
+    schemas = offered.schemas(conversation.agent)
+    system = offered.system_messages(conversation.agent)
+    return Transcript(
+        live=(*live, *drafts),
+        system=system,
+        system_tokens=offered.system_tokens(conversation.agent),
+        tool_tokens=tokens.count_tools(schemas),
+        prefix=prefix,
+        pinned_covered=entries_of(pinned, named=named, keep=keep),
+        tools=schemas,
+    )
+
+
+def originals(conversation: Conversation) -> QuerySet[Row]:
+    """Every message that a summary stands for, in order."""
+    covered = Row.objects.filter(conversation=conversation, is_summary=False, compacted_into__isnull=False)
+    return covered.filter(retired_at=None).order_by("position")
+
+
+def applied_prefix(conversation: Conversation) -> Prefix | None:
+    """What the newest applied compaction puts before the live messages."""
+    stored = (
+        Compaction.objects.filter(conversation=conversation, state=State.APPLIED)
+        .order_by("-id")
+        .values_list("prefix", flat=True)
+        .first()
+    )
+    return Prefix.from_json(stored) if stored else None
+
+
+def is_shared(conversation: Conversation) -> bool:
+    """Whether several people talk here: only then does the model read who said what."""
+    return Participant.objects.filter(conversation=conversation)[1:2].exists()
+
+
+def entries_of(
+    values: Iterable[Values], *, named: bool = False, keep: frozenset[str] = frozenset()
+) -> tuple[Entry, ...]:
+    """Rows, read as `values_list(*COLUMNS)`, as entries in the order given. `keep`: tools whose results stay whole."""
+    return tuple([_entry(row, named, keep) for row in values])
+
+
+def _drafts(conversation: Conversation, pending: Sequence[Row], named: bool) -> tuple[Entry, ...]:
+    made = []
+    for number, row in enumerate(pending, start=1):
+        values = {name: getattr(row, name) for name in _NAMES}
+        values["position"] = conversation.last_position + number
+        made.append(tuple(orjson.dumps(value) if name in _JSON else value for name, value in values.items()))
+    return entries_of(made, named=named)
+
+
+def _entry(values: Values, named: bool, keep: frozenset[str]) -> Entry:
+    (
+        id_,
+        position,
+        role,
+        author,
+        content,
+        parts,
+        calls,
+        call_id,
+        tool,
+        is_error,
+        thinking,
+        count,
+        pinned,
+        cleared,
+        turn,
+    ) = values
+    cleared_result = cleared is not None and role == "tool"
+    if cleared_result:
+        content, parts, count = CLEARED, "[]", CLEARED_TOKENS
+    name = tool if role == "tool" else (_UNSAFE_IN_NAME.sub("_", author)[:64] if named and role == "user" else "")
+    message = Message(
+        role,
+        content,
+        tuple([ContentPart.from_json(part) for part in orjson.loads(parts)]) if len(parts) > 2 else (),
+        tuple([ToolCall.from_openai(call) for call in orjson.loads(calls)]) if len(calls) > 2 else (),
+        call_id,
+        name,
+        "" if cleared is not None else thinking,
+    )
+    return Entry(id_, position, message, count, pinned, cleared_result, is_error, tool in keep, turn, author)
+
+
+def new_row(conversation: Conversation, message: Message, *, position: int | None, **columns: Any) -> Row:
+    """An unsaved row of a message: cleaned, and counted as it will be sent."""
+    message = cleaned(message)
+    fields: dict[str, Any] = {
+        "role": message.role,
+        "content": message.content,
+        "parts": [part.to_json() for part in message.parts],
+        "tool_calls": [call.to_openai() for call in message.tool_calls],
+        "tool_call_id": message.tool_call_id,
+        "tool_name": message.name if message.role == "tool" else "",
+        "author_name": message.name if message.role == "user" else "",
+        "thinking": message.thinking,
+        "token_count": tokens.count_message(message),
+    }
+    return Row(conversation=conversation, position=position, **{**fields, **columns})
+
+
+def cleaned(message: Message) -> Message:
+    """The message with every text through the one cleaner."""
+    return Message(
+        role=message.role,
+        content=clean(message.content),
+        parts=tuple(ContentPart.from_json(_cleaned_values(part.to_json())) for part in message.parts),
+        tool_calls=tuple(ToolCall(*map(clean, (call.id, call.name, call.arguments))) for call in message.tool_calls),
+        tool_call_id=clean(message.tool_call_id),
+        name=clean(message.name),
+        thinking=clean(message.thinking),
+    )
+
+
+def _cleaned_values(stored: dict[str, Any]) -> dict[str, Any]:
+    return {name: clean(value) if isinstance(value, str) else value for name, value in stored.items()}

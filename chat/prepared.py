@@ -1,0 +1,143 @@
+"""Statements of the way from a message to its first token, written once: building them anew would take longer than
+answering them. Rows still become ordinary model objects, with the columns and conversions the models declare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from django.db import DEFAULT_DB_ALIAS, connection
+from django.db.models import Model
+from django.db.models.expressions import Col
+
+Converter = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One table of the statement. `attach` is the path of relations from the first table's object to this one's."""
+
+    model: type[Model]
+    alias: str
+    attach: tuple[str, ...] = ()
+
+
+class Prepared:
+    """`SELECT <columns of all parts> FROM <rest>`; `rest` names its values as %(name)s."""
+
+    def __init__(self, rest: str, *parts: Part) -> None:
+        self.parts = parts
+        self._rest = rest
+        self._converters: dict[str, list[tuple[int, list[Converter]]]] = {}
+
+    def fetch(self, *, lock: str = "", **values: Any) -> list[Any]:
+        """The objects of the first part, the others attached to them; `lock` is the table whose rows are locked."""
+        sql = self._sql
+        if lock and connection.features.has_select_for_update:  # SQLite has locked everything already
+            sql = f"{sql} FOR UPDATE OF {lock}"
+        with connection.cursor() as cursor:
+            cursor.execute(sql, values)
+            rows = cursor.fetchall()
+        if not rows:
+            return []
+        conversions = self._conversions()
+        return [self._object(row, conversions) for row in rows]
+
+    @cached_property
+    def _sql(self) -> str:
+        quote = connection.ops.quote_name
+        columns = [
+            f"{part.alias}.{quote(field.column or '')}"
+            for part in self.parts
+            for field in part.model._meta.concrete_fields
+        ]
+        return f"SELECT {', '.join(columns)} FROM {self._rest}"  # noqa: S608
+
+    @cached_property
+    def _layout(self) -> list[tuple[Part, list[str], int, int]]:
+        layout, start = [], 0
+        for part in self.parts:
+            names = [field.attname for field in part.model._meta.concrete_fields]
+            layout.append((part, names, start, start + len(names)))
+            start += len(names)
+        return layout
+
+    def _conversions(self) -> list[tuple[int, list[Converter]]]:
+        """What each database gives differently: JSON as text, UUIDs and times of SQLite."""
+        vendor = connection.vendor
+        if vendor not in self._converters:
+            fields = [field for part in self.parts for field in part.model._meta.concrete_fields]
+            found = []
+            for number, field in enumerate(fields):
+                column: Col = field.get_col("")  # of a relation: the key it points to
+                converters = connection.ops.get_db_converters(column) + column.get_db_converters(connection)
+                if converters:
+                    found.append((number, [_bound(one, column) for one in converters]))
+            self._converters[vendor] = found
+        return self._converters[vendor]
+
+    def _object(self, row: Sequence[Any], conversions: list[tuple[int, list[Converter]]]) -> Any:
+        values = list(row)
+        for number, converters in conversions:
+            for convert in converters:
+                values[number] = convert(values[number])
+        first: Any = None
+        for part, names, start, end in self._layout:
+            # Of an outer join that found nothing, even the key is null.
+            made = part.model.from_db(DEFAULT_DB_ALIAS, names, values[start:end]) if values[start] is not None else None
+            if not part.attach:
+                first = made
+                continue
+            owner = first
+            for name in part.attach[:-1]:
+                owner = getattr(owner, name)
+            owner._state.fields_cache[part.attach[-1]] = made
+        return first
+
+
+def _bound(converter: Any, column: Col) -> Converter:
+    return lambda value: converter(value, column, connection)
+
+
+def insert(row: Model) -> None:
+    """`row.save(force_insert=True)` without signals; the row gets its key."""
+    quote = connection.ops.quote_name
+    fields = [field for field in row._meta.concrete_fields if not (field.primary_key and row.pk is None)]
+    values = [field.get_db_prep_save(field.pre_save(row, True), connection) for field in fields]
+    columns = ", ".join(quote(field.column or "") for field in fields)
+    key_column = quote(row._meta.pk.column or "")
+    sql = (
+        f"INSERT INTO {quote(row._meta.db_table)} ({columns}) "  # noqa: S608
+        f"VALUES ({', '.join(['%s'] * len(fields))}) RETURNING {key_column}"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        row.pk = cursor.fetchone()[0]
+    row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
+
+
+def clock(seconds: int = 0) -> str:
+    """The moment in so many seconds by the database's clock, as a piece of SQL."""
+    if connection.vendor == "postgresql":
+        return f"STATEMENT_TIMESTAMP() + INTERVAL '{seconds} seconds'"
+    return f"STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', '{seconds:+d} seconds')"
+
+
+def write(row: Model, names: Sequence[str]) -> None:
+    """`row.save(update_fields=names)` without signals, built in a tenth of the time."""
+    quote, pk = connection.ops.quote_name, row._meta.pk
+    fields = [row._meta.get_field(name) for name in names]
+    columns = ", ".join(f"{quote(field.column)} = %s" for field in fields)  # type: ignore[union-attr,arg-type]
+    values = [field.get_db_prep_save(getattr(row, field.attname), connection) for field in fields]  # type: ignore[union-attr]
+    sql = f"UPDATE {quote(row._meta.db_table)} SET {columns} WHERE {quote(pk.column or '')} = %s"  # noqa: S608
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [*values, key(type(row), row.pk)])
+
+
+def key(model: type[Model], value: Any) -> Any:
+    """A primary key as this database stores it."""
+    pk = model._meta.pk
+    return pk.get_db_prep_value(pk.to_python(value), connection) if pk is not None else value

@@ -1,0 +1,240 @@
+"""The turns that this process answers: how many, how they are told something, how they end when the process does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from typing import Any
+from uuid import UUID
+
+from channels.layers import get_channel_layer
+from django.conf import settings
+
+from chat import broadcast, ending
+from chat.answering import Answer, Request, load_request
+from chat.checkpoints import Checkpoints
+from chat.claiming import Claim, LostTurn, claim_next
+from chat.ending import Ending
+from chat.loop import process_loop, run_in_db, submit_to_db
+from chat.models import TurnState
+from palimpsest.shutdown import is_stopping, on_drain
+
+logger = logging.getLogger("palimpsest.turns")
+
+HAND_BACK_SECONDS = 3.0  # of the grace period, kept for giving back what does not end by itself
+RETRY_SECONDS = 1.0  # between two tries to listen on a channel layer that is away
+
+
+class Worker:
+    """What runs here. Its methods belong to the loop's thread, except `reserve` and `release`."""
+
+    def __init__(self) -> None:
+        self.home = process_loop()
+        self.answers: dict[int, Answer] = {}
+        self.checkpoints = Checkpoints(self._judged)
+        self._reserved = 0
+        self._turned_away: dict[UUID, None] = {}  # conversations that found no place, in order
+        self._counting = threading.Lock()
+        self._channel = ""
+        self._listener: asyncio.Task[None] | None = None
+
+    def reserve(self, conversation: UUID) -> bool:
+        """Take one of the places of this process, from any thread; where all are taken, the next free one is tried."""
+        with self._counting:
+            if len(self.answers) + self._reserved >= settings.TURNS_PER_PROCESS:
+                self._turned_away[conversation] = None
+                return False
+            self._reserved += 1
+            return True
+
+    def release(self) -> None:
+        with self._counting:
+            self._reserved -= 1
+
+    def begin(self, claim: Claim, request: Request) -> None:
+        """Answer a claimed turn; from the loop's thread."""
+        if self._listener is None or self._listener.done():
+            self._listener = self.home.spawn(self._listen(), "turns-listener")
+        answer = Answer(claim, request, self.checkpoints)
+        self.answers[claim.turn] = answer
+        self.home.spawn(self._run(answer), f"answer-{claim.turn}")
+
+    def hand_back(self) -> None:
+        """End everything that runs here."""
+        for answer in list(self.answers.values()):
+            answer.hand_back()
+
+    async def _run(self, answer: Answer) -> None:
+        turn = answer.claim.turn
+        joining = self.home.spawn(self._join(turn))
+        next_claim = None
+        try:
+            next_claim = await answer.run()
+        except Exception:
+            logger.exception("turn %d could not be ended; the sweep will", turn)
+        finally:
+            if self.answers.get(turn) is answer:
+                del self.answers[turn]
+            joining.cancel()
+            self.home.spawn(self._leave(turn))
+        if next_claim is not None:
+            await self._go_on(next_claim)
+        elif self._turned_away:
+            conversation = next(iter(self._turned_away))
+            del self._turned_away[conversation]
+            work_on(conversation)
+
+    async def _go_on(self, claim: Claim) -> None:
+        """The next turn of the same conversation."""
+        try:
+            request = await run_in_db(load_request, claim, claim.row)
+        except Exception:
+            logger.exception("turn %d could not be started", claim.turn)
+            await run_in_db(give_up, claim)
+        else:
+            self.begin(claim, request)
+
+    # What others say to a turn
+
+    async def _join(self, turn: int) -> None:
+        while turn in self.answers:
+            if self._channel:
+                try:
+                    await _layer().group_add(broadcast.turn_group(turn), self._channel)
+                    return
+                except Exception as error:
+                    logger.debug("turn %d cannot be reached yet: %s", turn, error)
+                    await asyncio.sleep(RETRY_SECONDS)
+            else:
+                await asyncio.sleep(0.01)
+
+    async def _leave(self, turn: int) -> None:
+        if turn in self.answers or not self._channel:
+            return
+        try:
+            await _layer().group_discard(broadcast.turn_group(turn), self._channel)
+        except Exception as error:
+            logger.debug("turn %d could not leave its group: %s", turn, error)
+
+    async def _listen(self) -> None:
+        """Receive what is said to the turns of this process. Without the layer, stops are seen at checkpoints."""
+        while True:
+            try:
+                layer = _layer()
+                self._channel = await layer.new_channel("turns.")
+                for turn in list(self.answers):
+                    await layer.group_add(broadcast.turn_group(turn), self._channel)
+                while True:
+                    self._told(await layer.receive(self._channel))
+            except Exception as error:
+                logger.warning("the channel layer is away (%s); stops are seen a second later", error)
+                self._channel = ""
+                await asyncio.sleep(RETRY_SECONDS)
+
+    def _told(self, message: dict[str, Any]) -> None:
+        answer = self.answers.get(message.get("turn", 0))
+        if answer is None:
+            return
+        if message["type"] == "turn.stop":
+            answer.stop()
+        elif message["type"] == "turn.sync":
+            self.home.spawn(self._sync(answer, message))
+
+    async def _sync(self, answer: Answer, wanted: dict[str, Any]) -> None:
+        """A client misses something: store what there is, and send it again from where the client stands."""
+        stream = answer.stream
+        if stream.message != wanted["message"]:
+            return
+        stream.repeat(wanted["reply"], wanted["offset"], wanted["thinking_offset"])
+        await self.checkpoints.write_now(stream)
+
+    def _judged(self, turn: int, ours: bool) -> None:
+        answer = self.answers.get(turn)
+        if answer is not None:
+            if ours:
+                answer.stop()
+            else:
+                answer.lose()
+
+
+_current: Worker | None = None
+_making = threading.Lock()
+
+
+def worker() -> Worker:
+    """The one of this process and its loop."""
+    global _current
+    found = _current
+    if found is None or found.home is not process_loop():
+        with _making:
+            if _current is None or _current.home is not process_loop():
+                _current = Worker()
+            found = _current
+    return found
+
+
+def work_on(conversation_id: UUID | str) -> None:
+    """Claim and start the next turn of a conversation in this process; returns at once."""
+    if not is_stopping():
+        submit_to_db(_claim_and_start, UUID(str(conversation_id)))
+
+
+def running_here() -> int:
+    """How many turns this process answers at the moment."""
+    return len(_current.answers) if _current is not None else 0
+
+
+def _claim_and_start(conversation_id: UUID) -> None:
+    here = worker()
+    if is_stopping() or not here.reserve(conversation_id):
+        return
+    claim = None
+    try:
+        claim = claim_next(conversation_id)
+        if claim is None:
+            return
+        request = load_request(claim, claim.row)
+    except Exception:
+        if claim is not None:
+            give_up(claim)
+        raise
+    else:
+        here.home.soon(here.begin, claim, request)
+    finally:
+        here.release()
+
+
+def give_up(claim: Claim) -> None:
+    """A turn whose request cannot even be made ends at once, with a reason."""
+    from django.utils.translation import gettext as _
+
+    how = Ending(TurnState.FAILED, "internal_error", _("Something went wrong here. Try again."), retryable=True)
+    try:
+        ending.finish(claim, ending.Said(claim.message), how, ending.Spent(), go_on=False)
+    except LostTurn:
+        logger.warning("turn %d was taken away before it began", claim.turn)
+
+
+@on_drain
+def drain(seconds: float) -> None:
+    """Let running turns end; what does not within the grace period is handed back or kept as it is."""
+    here = _current
+    if here is None or here.home.loop.is_closed():
+        return
+    deadline = time.monotonic() + seconds
+    _wait_until_empty(here, deadline - min(HAND_BACK_SECONDS, seconds / 2))
+    if here.answers:
+        logger.info("%d turns do not end in time and are handed back", len(here.answers))
+        here.home.soon(here.hand_back)
+        _wait_until_empty(here, deadline)
+
+
+def _wait_until_empty(here: Worker, deadline: float) -> None:
+    while here.answers and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def _layer() -> Any:
+    return get_channel_layer()

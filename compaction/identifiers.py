@@ -1,0 +1,102 @@
+"""Finding what must not get lost in a text: names, numbers, paths and links, in any script and without a dictionary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Literal
+
+Kind = Literal["yes", "no", "name"]
+
+# One pass over the text that always moves on: runs of words in small letters are swallowed whole, then comes one
+# identifier (first group), one quotation (second group), or a little of what is neither. Nothing backtracks (possessive
+# quantifiers, a match at every place it can stop), so that the pass is linear whatever the text holds.
+_WORD = r"A-Za-z0-9_\u00c0-\u024f\u0370-\u052f"
+_TELLING = r"A-Z0-9_\u00c0-\u00de\u0391-\u03a9\u0410-\u042f"
+_FOUND = re.compile(
+    r"(?:[a-z]++[ ,;\n'*]++)*+"
+    rf"(?:((?<![{_WORD}./\\@~-])[a-z]*+(?=[{_TELLING}]|[./\\@~-][{_WORD}./\\~])"
+    rf"(?:(?<=http)s?://[!-~]++|(?<=https)://[!-~]++|[{_WORD}./\\@~-]++)"
+    r"|https?://[!-~]++|[\u30a1-\u30fa\u30fc]{3,}+)"
+    r"|[「『《“‘]([^「『《“‘」』》”’\n]{1,40}+)[」』》”’]"
+    rf"|[a-z]++(?:[.!?:;)][ \n]++)?|[^{_WORD}./\\@~「『《“‘\u30a1-\u30fa\u30fc-]++|(?s:.)|\Z)"
+)
+_EDGES = ".-/\\~@_"
+_HAS_DIGIT = re.compile(r"\d")
+_CODE_NAME = re.compile(r"[a-z0-9][A-Z]|_|[A-Za-z]\d|\d[A-Za-z]")
+_FILE_NAME = re.compile(r"[\w@-]+\.[A-Za-z][A-Za-z0-9]{0,5}\Z")
+_SENTENCE_ENDS = frozenset('.!?:;*#>|•\n\r\t"“(-。！？：')
+MAX_LENGTH = 160  # characters; longer runs are data, not names
+
+
+def identifiers(text: str) -> set[str]:
+    """Names, numbers, paths and links of a text, each as it stands there."""
+    found: set[str] = set()
+    for match in _FOUND.finditer(text):
+        piece = match.group(1)
+        if piece is None:
+            if quoted := match.group(2):
+                found.add(quoted.strip())
+            continue
+        if piece[0] > "\u3000":
+            found.add(piece)
+            continue
+        if "://" in piece:
+            found.add(piece.rstrip(".,;:!?)]}>'\"")[:MAX_LENGTH])
+            continue
+        if piece[0] in _EDGES or piece[-1] in _EDGES:
+            piece = piece.rstrip(_EDGES) if piece[0] in "/~." else piece.strip(_EDGES)
+        if piece in found:
+            continue
+        kind = _kind(piece)
+        if kind == "yes" or (kind == "name" and not _opens_sentence(text, match.start(1))):
+            found.add(piece)
+    return found
+
+
+@lru_cache(maxsize=8_192)
+def _kind(word: str) -> Kind:
+    """What a word is by itself: number, path, file, code name or abbreviation; a capitalised word; neither."""
+    length = len(word)
+    if length < 2 or length > MAX_LENGTH:
+        return "no"
+    if _HAS_DIGIT.search(word):
+        return "yes"
+    if "/" in word or "\\" in word:
+        return "yes" if length > 3 and _is_path(word) else "no"
+    if "@" in word or "_" in word:
+        return "yes"
+    if "." in word:
+        return "yes" if _FILE_NAME.match(word) else "no"
+    if word.isupper() or _CODE_NAME.search(word):
+        return "yes"
+    return "name" if length > 2 and word[0].isupper() else "no"
+
+
+def _opens_sentence(text: str, start: int) -> bool:
+    """Whether a capital letter at `start` says no more than that a sentence or a line begins there."""
+    before = text[max(0, start - 3) : start].rstrip(" ")
+    return not before or before[-1] in _SENTENCE_ENDS
+
+
+def _is_path(word: str) -> bool:
+    """A path rather than two words with a stroke between them (and/or)."""
+    return word[0] in "/~.\\" or word.count("/") > 1 or "\\" in word or "." in word or "_" in word or "-" in word
+
+
+def reachable(wanted: Iterable[str], text: str) -> tuple[int, list[str]]:
+    """How many of the wanted identifiers stand in a text, and those that do not."""
+    wanted = list(wanted)
+    there = identifiers(text)
+    doubtful = [name for name in wanted if name not in there]
+    if not doubtful:
+        return len(wanted), []
+    folded = text.casefold()
+    missing = [name for name in doubtful if _is_short(name) or name.casefold() not in folded]
+    return len(wanted) - len(missing), missing
+
+
+def _is_short(name: str) -> bool:
+    """Too short to be looked for inside other words: 42 is not in 1420."""
+    return len(name) < 4 or name.isdigit()

@@ -1,0 +1,216 @@
+"""What a person does in the chat, in a real browser, with the real worker behind it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Tab
+from tests.live import Live
+
+pytestmark = pytest.mark.browser
+
+LONG = "The ledger of folio {n} lives in /srv/ledger_{n}.yaml. " + "Vellum, ink and gall. " * 330
+
+
+def choose_agent(tab: Tab, name: str) -> None:
+    tab.page.click(f".agent:has(.agent-name:text-is('{name}'))")
+
+
+def stored_answers(live: Live, conversation: str) -> list[str]:
+    return [row["content"] for row in live.ask("messages", conversation=conversation) if row["role"] == "assistant"]
+
+
+def long_conversation(live: Live) -> str:
+    messages = []
+    for n in range(5):
+        messages += [
+            {"role": "user", "content": LONG.format(n=n)},
+            {"role": "assistant", "content": f"Noted: folio {n}."},
+        ]
+    return live.converse("small", messages)
+
+
+def shown_answers(tab: Tab) -> list[str]:
+    return [" ".join(text.split()) for text in tab.page.locator(".from-agent .prose").all_inner_texts()]
+
+
+def test_three_messages_stream_in_a_new_conversation(live: Live, open_tab: Any) -> None:
+    tab = open_tab()
+    choose_agent(tab, "quick")
+
+    for number in range(3):
+        tab.say(f"message {number}")
+        tab.answered(number + 1)
+
+    assert tab.page.locator(".from-person").count() == 3
+    assert re.search(r"/ 128k", tab.page.inner_text("#meter"))
+    assert shown_answers(tab) == [" ".join(text.split()) for text in stored_answers(live, tab.conversation())]
+
+
+def test_a_reload_in_mid_answer_loses_nothing(live: Live, open_tab: Any) -> None:
+    tab = open_tab()
+    choose_agent(tab, "slow")
+    tab.say("a long answer, please")
+    tab.page.wait_for_function("() => document.querySelector('.from-agent .prose')?.innerText.length > 40")
+
+    tab.page.reload()
+    tab.answered(1)
+
+    assert shown_answers(tab) == [" ".join(text.split()) for text in stored_answers(live, tab.conversation())]
+
+
+def test_stop_keeps_what_was_seen(live: Live, open_tab: Any) -> None:
+    tab = open_tab()
+    choose_agent(tab, "slow")
+    tab.say("a long answer, please")
+    tab.page.wait_for_function("() => document.querySelector('.from-agent .prose')?.innerText.length > 40")
+
+    seen = shown_answers(tab)[0]
+    tab.page.click("#stop")
+    tab.page.wait_for_selector("#stop", state="hidden")
+    tab.page.wait_for_selector("text=Stopped.")
+
+    assert shown_answers(tab)[0].startswith(seen[:40])
+    assert shown_answers(tab) == [" ".join(text.split()) for text in stored_answers(live, tab.conversation())]
+
+
+def test_what_waits_is_shown_and_can_be_edited_and_taken_back(live: Live, open_tab: Any) -> None:
+    tab = open_tab()
+    choose_agent(tab, "slow")
+    tab.say("first")
+    tab.page.wait_for_selector(".from-agent")
+    tab.say("second")
+    tab.say("third")
+    tab.page.wait_for_function("() => document.querySelectorAll('.queued').length === 2")
+
+    tab.page.click(".queued:has-text('third') button:text-is('Cancel')")
+    tab.page.click(".queued:has-text('second') button:text-is('Edit')")
+    tab.page.fill("dialog textarea", "second, rewritten")
+    tab.page.click("dialog button.primary")
+    tab.page.wait_for_function("() => document.querySelectorAll('.queued').length === 1")
+
+    tab.answered(2)
+    said = tab.page.locator(".from-person .said").all_inner_texts()
+    assert said == ["first", "second, rewritten"]
+
+
+def test_compact_shows_a_card_with_summary_and_originals_and_can_be_undone(live: Live, open_tab: Any) -> None:
+    conversation = long_conversation(live)
+    tab = open_tab()
+    tab.open(conversation)
+
+    tab.say("/compact keep the folios")
+    tab.page.wait_for_selector(".card.running")
+    tab.page.wait_for_selector(".card.done")
+    assert "Compacted" in tab.page.inner_text(".card.done strong")
+
+    tab.page.click(".card [data-tab=summary]")
+    tab.page.wait_for_selector(".card .prose h2")
+    tab.page.click(".card [data-tab=originals]")
+    tab.page.wait_for_selector(".card .originals .message")
+    assert "/srv/ledger_0.yaml" in tab.page.inner_text(".card .originals")
+
+    tab.page.click(".card button:has-text('Details')")
+    tab.page.wait_for_selector("dialog .facts")
+    assert tab.page.locator("dialog .original").count() > 3
+    tab.page.keyboard.press("Escape")
+
+    tab.page.reload()
+    tab.page.wait_for_selector(".card.done")
+    tab.page.click(".card button:has-text('Undo')")
+    tab.page.wait_for_selector(".card.quiet")
+    assert "undone" in tab.page.inner_text(".card.quiet")
+    tab.page.wait_for_function("() => document.querySelectorAll('.from-person').length === 5")
+
+
+def test_a_reload_in_mid_compaction_shows_it_running(live: Live, open_tab: Any) -> None:
+    tab = open_tab()
+    tab.open(long_conversation(live))
+
+    tab.page.click(".meter")
+    tab.page.fill("#keep", "the folios")
+    tab.page.click("dialog button.primary")
+    tab.page.wait_for_selector(".card.running")
+    tab.page.reload()
+
+    tab.page.wait_for_selector(".card.running, .card.done")
+    tab.page.wait_for_selector(".card.done")
+
+
+def test_the_three_views(live: Live, open_tab: Any) -> None:
+    tab = open_tab()
+    tab.open(long_conversation(live))
+    tab.say("/compact")
+    tab.page.wait_for_selector(".card.done")
+
+    tab.page.click("#views [data-view=full]")
+    tab.page.wait_for_selector(".message.compacted")
+    assert tab.page.locator(".from-person").count() == 5
+    assert tab.page.locator(".card.done").count() == 1
+
+    tab.page.click("#views [data-view=model]")
+    tab.page.wait_for_selector(".seen")
+    assert "Background" in tab.page.locator(".seen").first.inner_text()
+
+    tab.page.click("#views [data-view=compacted]")
+    tab.page.wait_for_selector(".card.done")
+    assert tab.page.locator(".message.compacted").count() == 0
+
+
+def test_a_message_beyond_the_block_waits_and_says_why(live: Live, open_tab: Any) -> None:
+    messages = [{"role": "user" if n % 2 == 0 else "assistant", "content": LONG.format(n=n)} for n in range(9)]
+    messages.append({"role": "assistant", "content": "Noted."})
+    tab = open_tab()
+    tab.open(live.converse("small", messages))
+    assert tab.page.locator(".meter[data-level=over]").count() == 1
+
+    tab.say("what now?")
+    tab.page.wait_for_selector(".hint.wait progress, .card.done")
+    tab.page.wait_for_selector(".card.done")
+    tab.page.wait_for_selector(".from-person:has-text('what now?') + .from-agent[data-status=complete]")
+
+
+def test_two_tabs_show_the_same(live: Live, open_tab: Any) -> None:
+    one = open_tab()
+    choose_agent(one, "quick")
+    one.say("hello")
+    one.answered(1)
+    other = open_tab()
+    other.open(one.conversation())
+
+    other.say("from the other tab")
+    one.answered(2)
+    other.answered(2)
+
+    assert shown_answers(one) == shown_answers(other)
+
+
+def test_what_is_written_without_a_connection_is_sent_once_when_it_is_back(live: Live, open_tab: Any) -> None:
+    tab = open_tab()
+    choose_agent(tab, "quick")
+    tab.say("hello")
+    tab.answered(1)
+    down = {"now": False}
+
+    def line(socket: Any) -> None:
+        socket.close(code=1011) if down["now"] else socket.connect_to_server()
+
+    tab.page.route_web_socket(re.compile(r"/ws/"), line)
+    tab.page.reload()
+    tab.answered(1)
+    down["now"] = True
+    tab.page.evaluate("window.dispatchEvent(new Event('offline'))")
+    tab.page.reload()
+    tab.page.wait_for_selector("#connection:visible")
+    tab.say("written in a tunnel")
+    tab.page.wait_for_selector(".sending")
+
+    down["now"] = False
+    tab.page.evaluate("window.dispatchEvent(new Event('online'))")
+    tab.page.wait_for_function("() => document.querySelectorAll('.from-agent[data-status=complete]').length === 2")
+
+    said = [row["content"] for row in live.ask("messages", conversation=tab.conversation()) if row["role"] == "user"]
+    assert said == ["hello", "written in a tunnel"]

@@ -1,0 +1,93 @@
+"""The request as a function of rows."""
+
+from __future__ import annotations
+
+import pytest
+from django.utils import timezone
+
+from agents.messages import ContentPart, Message
+from chat import history
+from chat.models import Message as Row
+from tests.builders import add_messages, make_agent, make_conversation, make_user, tool_round
+
+pytestmark = pytest.mark.django_db
+
+
+def contents(messages: tuple[Message, ...]) -> list[str]:
+    return [message.content for message in messages]
+
+
+def test_a_request_is_the_system_prompt_and_the_live_messages() -> None:
+    conversation = make_conversation(["hello", "hi"], agent=make_agent(system_prompt="Be brief.", tools=[]))
+
+    messages, tools = history.request_for(conversation)
+
+    assert contents(messages) == ["Be brief.", "hello", "hi"]
+    assert tools == ()
+
+
+def test_a_queued_draft_is_in_no_request() -> None:
+    conversation = make_conversation(["hello", "hi"])
+    history.new_row(conversation, Message(role="user", content="not yet"), position=None).save()
+
+    messages, _ = history.request_for(conversation)
+
+    assert "not yet" not in contents(messages)
+
+
+def test_a_pending_draft_can_be_looked_at_as_the_next_message() -> None:
+    conversation = make_conversation(["hello", "hi"])
+    draft = history.new_row(conversation, Message(role="user", content="next"), position=None)
+
+    transcript = history.load_transcript(conversation, pending=[draft])
+
+    assert transcript.live[-1].message.content == "next"
+    assert transcript.live[-1].position == 3
+
+
+def test_a_row_gives_back_the_message_it_was_made_of() -> None:
+    part = ContentPart(kind="image", url="data:image/png;base64,AA==", name="a.png", tokens=1600)
+    message = Message(role="user", content="look", parts=(part,), thinking="")
+    conversation = make_conversation([message, *tool_round("read", "text", path="a.py")])
+
+    live = history.load_transcript(conversation).live
+
+    assert live[0].message == message
+    assert live[1].message.tool_calls[0].name == "read"
+    assert live[2].message.name == "read"
+
+
+def test_an_interrupted_call_still_gives_a_valid_request() -> None:
+    conversation = make_conversation(["hello", tool_round("read", "text")[0]])
+
+    messages, _ = history.request_for(conversation)
+
+    assert messages[-1].role == "tool"
+
+
+def test_names_are_sent_only_where_several_people_talk() -> None:
+    alice, bob = make_user("Alice B"), make_user()
+    alone = make_conversation(["hello"], owner=alice)
+    together = make_conversation(["hello"], owner=alice, people=[(bob, "member")])
+
+    assert history.load_transcript(alone).live[0].message.name == ""
+    assert history.load_transcript(together).live[0].message.name == "Alice_B"
+    assert history.load_transcript(alone).live[0].author == "Alice B"
+
+
+def test_a_cleared_result_keeps_its_name_and_loses_its_text() -> None:
+    conversation = make_conversation(["hello", *tool_round("read", "text " * 500)])
+    Row.objects.filter(role="tool").update(cleared_at=timezone.now())
+
+    entry = history.load_transcript(conversation).live[-1]
+
+    assert entry.message.content == "[Old tool result content cleared]"
+    assert entry.message.name == "read"
+    assert entry.tokens < 20
+
+
+def test_text_is_cleaned_before_it_is_counted_or_stored() -> None:
+    conversation = make_conversation()
+    rows = add_messages(conversation, [Message(role="user", content="a\x00b\ud83d\ude00\ud800")])
+
+    assert Row.objects.get(pk=rows[0].pk).content == "a\ufffdb\U0001f600\ufffd"

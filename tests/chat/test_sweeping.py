@@ -1,0 +1,145 @@
+"""What is left behind by a worker that died, a broker that forgot, or a process that ends."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from chat import claiming, sweeping, working
+from chat.models import MessageStatus, Turn, TurnState
+from chat.tasks import run_turn
+from palimpsest import shutdown
+from tests.chat.conftest import Chat, until
+from tests.upstream import Play
+
+
+@pytest.fixture
+def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker takes wake-up calls and loses them."""
+    monkeypatch.setattr(run_turn, "delay", lambda *_: None)
+
+
+def abandoned(chat: Chat, text: str = "", *, has_output: bool = False) -> Turn:
+    """A turn whose worker died after a checkpoint of `text`."""
+    turn = chat.send("hello")
+    claim = claiming.claim_next(chat.conversation.pk)
+    assert claim
+    answer = chat.answer(turn)
+    answer.content = text
+    answer.save()
+    past = timezone.now() - timedelta(minutes=1)
+    Turn.objects.filter(pk=turn.pk).update(worker="gone:1", lease_until=past, has_output=has_output or bool(text))
+    return turn
+
+
+def test_a_turn_that_showed_something_is_interrupted_with_what_was_stored(chat: Chat, nobody_listens: None) -> None:
+    turn = abandoned(chat, "As I was say")
+
+    sweeping.sweep()
+
+    turn.refresh_from_db()
+    answer = chat.answer(turn)
+    assert turn.state == TurnState.INTERRUPTED
+    assert (answer.content, answer.status) == ("As I was say", MessageStatus.INTERRUPTED)
+    assert answer.token_count > 0
+    chat.conversation.refresh_from_db()
+    assert chat.conversation.live_tokens == sum(row.token_count for row in chat.messages())
+
+
+def test_a_turn_that_ran_a_tool_is_not_run_again(chat: Chat, nobody_listens: None) -> None:
+    turn = abandoned(chat, has_output=True)
+
+    sweeping.sweep()
+
+    turn.refresh_from_db()
+    assert turn.state == TurnState.INTERRUPTED
+    assert chat.answer(turn).retired_at is not None
+
+
+def test_a_turn_that_showed_nothing_runs_again(worker: None, chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_turn, "delay", lambda *_: None)
+    turn = abandoned(chat)
+    chat.provider.plays("mock", Play(ttft=0, tps=0, text="Here I am."))
+
+    sweeping.release(turn.pk, chat.conversation.pk)
+    working.work_on(chat.conversation.pk)
+
+    turn = chat.ended(turn)
+    assert turn.attempt == 2
+    assert [row.content for row in chat.messages()] == ["hello", "Here I am."]
+
+
+def test_a_turn_whose_workers_keep_dying_is_given_up(chat: Chat, nobody_listens: None) -> None:
+    turn = abandoned(chat)
+    Turn.objects.filter(pk=turn.pk).update(attempt=sweeping.MOST_ATTEMPTS)
+
+    sweeping.sweep()
+
+    turn.refresh_from_db()
+    assert turn.state == TurnState.INTERRUPTED
+
+
+def test_a_turn_whose_lease_holds_is_left_alone(chat: Chat, nobody_listens: None) -> None:
+    turn = chat.send("hello")
+    assert claiming.claim_next(chat.conversation.pk)
+
+    sweeping.sweep()
+
+    turn.refresh_from_db()
+    assert turn.state == TurnState.RUNNING
+
+
+def test_a_wake_up_call_that_was_lost_is_made_up_for(worker: None, chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_turn, "delay", lambda *_: None)
+    turn = chat.send("hello")
+    Turn.objects.update(created_at=timezone.now() - timedelta(seconds=30))
+
+    sweeping.sweep()
+
+    chat.ended(turn)
+
+
+def test_a_process_that_ends_keeps_what_was_shown_and_hands_back_the_rest(
+    worker: None, chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutdown, "_stopping", type(shutdown._stopping)())
+    chat.provider.plays("mock", Play(ttft=0, tps=20, n=500))
+    shown = chat.send("hello")
+    until(lambda: chat.provider.requests and chat.provider.requests[-1].written > 5)
+
+    shutdown._stopping.set()
+    working.drain(1.0)
+
+    shown.refresh_from_db()
+    assert shown.state == TurnState.INTERRUPTED
+    assert chat.answer(shown).content.startswith(" k0@")
+
+
+def test_a_turn_that_waits_for_its_first_token_goes_back_into_the_queue(
+    worker: None, chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutdown, "_stopping", type(shutdown._stopping)())
+    chat.provider.plays("mock", Play(hang=0))
+    turn = chat.send("hello")
+    until(lambda: chat.provider.open)
+
+    shutdown._stopping.set()
+    working.drain(1.0)
+
+    turn.refresh_from_db()
+    assert (turn.state, turn.attempt, turn.worker) == (TurnState.QUEUED, 1, "")
+
+
+def test_more_turns_than_places_are_answered_one_after_the_other(
+    worker: None, chat: Chat, settings: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.TURNS_PER_PROCESS = 1  # type: ignore[attr-defined]
+    chat.provider.plays("mock", Play(ttft=100, tps=0, n=3))
+    others = [chat.another() for _ in range(3)]
+
+    turns = [each.send("hello") for each in others]
+
+    for turn in turns:
+        chat.ended(turn, seconds=4)

@@ -1,0 +1,1 @@
+"""The platform: start and end, doors, probes."""
