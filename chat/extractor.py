@@ -19,6 +19,8 @@ MOST_PAGES: Final = 2_000
 MOST_PIXELS: Final = 60_000_000
 LONGEST_SIDE: Final = 2_048  # pixels; more tells no model more
 LARGEST_DRAWING: Final = 1_000_000  # bytes of an image without loss
+LARGEST_PHOTOGRAPH: Final = 1_400_000  # bytes of any image: they go with every request
+QUALITIES: Final = (88, 80, 70, 60)  # of a JPEG, until it is small enough
 UNPACKED_BYTES: Final = 100 * 1024 * 1024
 MOST_ENTRIES: Final = 5_000  # of a zip archive
 
@@ -52,13 +54,26 @@ def read_image(source: Path, target: Path) -> dict[str, Any]:
         lossless = opened.format in ("PNG", "GIF", "WEBP")
         drawn = image.convert("RGBA" if lossless and image.has_transparency_data else "RGB")
     clean = Image.frombytes(drawn.mode, drawn.size, drawn.tobytes())
-    kind = "PNG" if lossless else "JPEG"
-    clean.save(target, kind, **({"optimize": True} if lossless else {"quality": 88}))
-    if lossless and target.stat().st_size > LARGEST_DRAWING:  # a photograph: it goes with every request
-        kind, flat = "JPEG", Image.new("RGB", clean.size, "white")
-        flat.paste(clean, mask=clean.getchannel("A") if clean.mode == "RGBA" else None)
-        flat.save(target, kind, quality=85)
-    return {"width": clean.width, "height": clean.height, "mime": f"image/{kind.lower()}"}
+    if lossless:
+        clean.save(target, "PNG", optimize=True)
+    if not lossless or target.stat().st_size > LARGEST_DRAWING:
+        clean = _as_photograph(clean, target)
+        lossless = False
+    return {"width": clean.width, "height": clean.height, "mime": "image/png" if lossless else "image/jpeg"}
+
+
+def _as_photograph(image: Any, target: Path) -> Any:
+    """Write the image as a JPEG of at most LARGEST_PHOTOGRAPH bytes: less exact first, then smaller. Returns it."""
+    from PIL import Image
+
+    flat = Image.new("RGB", image.size, "white")
+    flat.paste(image, mask=image.getchannel("A") if image.mode == "RGBA" else None)
+    while True:
+        for quality in QUALITIES:
+            flat.save(target, "JPEG", quality=quality)
+            if target.stat().st_size <= LARGEST_PHOTOGRAPH:
+                return flat
+        flat = flat.resize((max(1, flat.width * 3 // 4), max(1, flat.height * 3 // 4)))
 
 
 def read_pdf(source: Path) -> dict[str, Any]:

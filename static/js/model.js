@@ -120,6 +120,22 @@ function row(message, size) {
     ),
     body,
     more,
+    picturesOf(message),
+  );
+}
+
+/** @param {any} message */
+function picturesOf(message) {
+  const pictures = Array.isArray(message.content)
+    ? message.content.filter((/** @type {any} */ part) => part.type === "image_url" && part.image_url?.url)
+    : [];
+  return (
+    pictures.length > 0 &&
+    h(
+      "div.seen-pictures",
+      null,
+      ...pictures.map((/** @type {any} */ part) => h("img", { src: part.image_url.url, alt: _("image"), loading: "lazy" })),
+    )
   );
 }
 

@@ -21,6 +21,7 @@ AGENTS: list[dict[str, Any]] = [
         "model": "mock-ttft10-tps400-n40-sumwait700",
         "context_window": 16_000,
         "max_output_tokens": 1_000,
+        "sees_images": True,
     },
 ]
 
