@@ -153,7 +153,8 @@ def test_the_three_views(live: Live, open_tab: Any) -> None:
 
     tab.page.click("#views [data-view=model]")
     tab.page.wait_for_selector(".seen")
-    assert "Background" in tab.page.locator(".seen").first.inner_text()
+    assert "search_history" in tab.page.locator(".seen.tools").inner_text()
+    assert "Background" in tab.page.locator(".seen[data-role]").first.inner_text()
 
     tab.page.click("#views [data-view=compacted]")
     tab.page.wait_for_selector(".card.done")
