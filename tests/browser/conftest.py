@@ -104,6 +104,12 @@ class Tab:
             "count => document.querySelectorAll('.from-agent[data-status=complete]').length >= count", arg=count
         )
 
+    def shows(self, selector: str, count: int = 1) -> None:
+        """Wait until so many elements are there."""
+        self.page.wait_for_function(
+            "([selector, count]) => document.querySelectorAll(selector).length === count", arg=[selector, count]
+        )
+
     def conversation(self) -> str:
         return str(self.page.url.rsplit("/", 1)[1])
 

@@ -45,8 +45,8 @@ def test_three_messages_stream_in_a_new_conversation(live: Live, open_tab: Any) 
         tab.say(f"message {number}")
         tab.answered(number + 1)
 
-    assert tab.page.locator(".from-person").count() == 3
-    assert re.search(r"/ 128k", tab.page.inner_text("#meter"))
+    tab.shows(".from-person", 3)
+    tab.page.wait_for_selector("#meter:has-text('/ 128k')")
     assert shown_answers(tab) == [" ".join(text.split()) for text in stored_answers(live, tab.conversation())]
 
 
@@ -84,13 +84,13 @@ def test_what_waits_is_shown_and_can_be_edited_and_taken_back(live: Live, open_t
     tab.page.wait_for_selector(".from-agent")
     tab.say("second")
     tab.say("third")
-    tab.page.wait_for_function("() => document.querySelectorAll('.queued').length === 2")
+    tab.shows(".queued", 2)
 
     tab.page.click(".queued:has-text('third') button:text-is('Cancel')")
     tab.page.click(".queued:has-text('second') button:text-is('Edit')")
     tab.page.fill("dialog textarea", "second, rewritten")
     tab.page.click("dialog button.primary")
-    tab.page.wait_for_function("() => document.querySelectorAll('.queued').length === 1")
+    tab.shows(".queued", 1)
 
     tab.answered(2)
     said = tab.page.locator(".from-person .said").all_inner_texts()
@@ -115,15 +115,14 @@ def test_compact_shows_a_card_with_summary_and_originals_and_can_be_undone(live:
 
     tab.page.click(".card button:has-text('Details')")
     tab.page.wait_for_selector("dialog .facts")
-    assert tab.page.locator("dialog .original").count() > 3
+    tab.page.wait_for_selector("dialog .original >> nth=3")
     tab.page.keyboard.press("Escape")
 
     tab.page.reload()
     tab.page.wait_for_selector(".card.done")
     tab.page.click(".card button:has-text('Undo')")
-    tab.page.wait_for_selector(".card.quiet")
-    assert "undone" in tab.page.inner_text(".card.quiet")
-    tab.page.wait_for_function("() => document.querySelectorAll('.from-person').length === 5")
+    tab.page.wait_for_selector(".card.quiet:has-text('undone')")
+    tab.shows(".from-person", 5)
 
 
 def test_a_reload_in_mid_compaction_shows_it_running(live: Live, open_tab: Any) -> None:
@@ -148,8 +147,8 @@ def test_the_three_views(live: Live, open_tab: Any) -> None:
 
     tab.page.click("#views [data-view=full]")
     tab.page.wait_for_selector(".message.compacted")
-    assert tab.page.locator(".from-person").count() == 5
-    assert tab.page.locator(".card.done").count() == 1
+    tab.shows(".from-person", 5)
+    tab.shows(".card.done")
 
     tab.page.click("#views [data-view=model]")
     tab.page.wait_for_selector(".seen")
@@ -158,7 +157,7 @@ def test_the_three_views(live: Live, open_tab: Any) -> None:
 
     tab.page.click("#views [data-view=compacted]")
     tab.page.wait_for_selector(".card.done")
-    assert tab.page.locator(".message.compacted").count() == 0
+    tab.shows(".message.compacted", 0)
 
 
 def test_a_message_beyond_the_block_waits_and_says_why(live: Live, open_tab: Any) -> None:
@@ -166,7 +165,7 @@ def test_a_message_beyond_the_block_waits_and_says_why(live: Live, open_tab: Any
     messages.append({"role": "assistant", "content": "Noted."})
     tab = open_tab()
     tab.open(live.converse("small", messages))
-    assert tab.page.locator(".meter[data-level=over]").count() == 1
+    tab.shows(".meter[data-level=over]")
 
     tab.say("what now?")
     tab.page.wait_for_selector(".hint.wait progress, .card.done")
@@ -211,7 +210,7 @@ def test_what_is_written_without_a_connection_is_sent_once_when_it_is_back(live:
 
     down["now"] = False
     tab.page.evaluate("window.dispatchEvent(new Event('online'))")
-    tab.page.wait_for_function("() => document.querySelectorAll('.from-agent[data-status=complete]').length === 2")
+    tab.shows(".from-agent[data-status=complete]", 2)
 
     said = [row["content"] for row in live.ask("messages", conversation=tab.conversation()) if row["role"] == "user"]
     assert said == ["hello", "written in a tunnel"]

@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 
 from chat import loop, sending, working
 from chat.models import Conversation, Message, Turn, TurnState
+from chat.tasks import compact, run_turn
 from palimpsest.celery import app
 from tests.builders import make_agent, make_channel, make_conversation, make_user
 from tests.upstream import Play, Provider, listening_provider
@@ -46,6 +47,14 @@ def worker(worker_process: None, transactional_db: None) -> Iterator[None]:
     here.home.soon(here.hand_back)
     until(lambda: not here.answers)
     loop.database_threads().submit(time.sleep, 0.05).result()
+
+
+@pytest.fixture(autouse=True)
+def nobody_listens(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wake-up calls of a test that asked for no worker get lost: its module's may be there to hear them."""
+    if "worker" not in request.fixturenames:
+        for task in (run_turn, compact):
+            monkeypatch.setattr(task, "delay", lambda *_: None)
 
 
 @dataclass

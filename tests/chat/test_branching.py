@@ -7,7 +7,6 @@ import pytest
 from chat import branching, context
 from chat.errors import Forbidden, NotFound
 from chat.models import Conversation, Message, MessageStatus, Role, Turn
-from chat.tasks import run_turn
 from tests.builders import make_user
 from tests.chat.conftest import Chat
 from tests.upstream import Play
@@ -139,8 +138,7 @@ def test_retrying_a_failed_turn_replaces_it(worker: None, chat: Chat) -> None:
     assert said(chat.conversation) == ["hello", "now it works"]
 
 
-def test_nothing_branches_while_an_answer_is_open(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_turn, "delay", lambda *_: None)
+def test_nothing_branches_while_an_answer_is_open(chat: Chat) -> None:
     row = Message.objects.create(conversation=chat.conversation, role="user", content="x", position=1)
     chat.conversation.last_position = 1
     chat.conversation.save()

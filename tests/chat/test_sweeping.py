@@ -15,12 +15,6 @@ from tests.chat.conftest import Chat, until
 from tests.upstream import Play
 
 
-@pytest.fixture
-def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker takes wake-up calls and loses them."""
-    monkeypatch.setattr(run_turn, "delay", lambda *_: None)
-
-
 def abandoned(chat: Chat, text: str = "", *, has_output: bool = False) -> Turn:
     """A turn whose worker died after a checkpoint of `text`."""
     turn = chat.send("hello")
@@ -34,7 +28,7 @@ def abandoned(chat: Chat, text: str = "", *, has_output: bool = False) -> Turn:
     return turn
 
 
-def test_a_turn_that_showed_something_is_interrupted_with_what_was_stored(chat: Chat, nobody_listens: None) -> None:
+def test_a_turn_that_showed_something_is_interrupted_with_what_was_stored(chat: Chat) -> None:
     turn = abandoned(chat, "As I was say")
 
     sweeping.sweep()
@@ -48,7 +42,7 @@ def test_a_turn_that_showed_something_is_interrupted_with_what_was_stored(chat: 
     assert chat.conversation.live_tokens == sum(row.token_count for row in chat.messages())
 
 
-def test_a_turn_that_ran_a_tool_is_not_run_again(chat: Chat, nobody_listens: None) -> None:
+def test_a_turn_that_ran_a_tool_is_not_run_again(chat: Chat) -> None:
     turn = abandoned(chat, has_output=True)
 
     sweeping.sweep()
@@ -71,7 +65,7 @@ def test_a_turn_that_showed_nothing_runs_again(worker: None, chat: Chat, monkeyp
     assert [row.content for row in chat.messages()] == ["hello", "Here I am."]
 
 
-def test_a_turn_whose_workers_keep_dying_is_given_up(chat: Chat, nobody_listens: None) -> None:
+def test_a_turn_whose_workers_keep_dying_is_given_up(chat: Chat) -> None:
     turn = abandoned(chat)
     Turn.objects.filter(pk=turn.pk).update(attempt=sweeping.MOST_ATTEMPTS)
 
@@ -81,7 +75,7 @@ def test_a_turn_whose_workers_keep_dying_is_given_up(chat: Chat, nobody_listens:
     assert turn.state == TurnState.INTERRUPTED
 
 
-def test_a_turn_whose_lease_holds_is_left_alone(chat: Chat, nobody_listens: None) -> None:
+def test_a_turn_whose_lease_holds_is_left_alone(chat: Chat) -> None:
     turn = chat.send("hello")
     assert claiming.claim_next(chat.conversation.pk)
 

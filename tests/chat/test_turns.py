@@ -217,7 +217,7 @@ def test_a_waiting_message_can_be_rewritten_and_taken_back(worker: None, chat: C
         queueing.edit_queued(chat.alice, chat.conversation.pk, second.pk, "too late")
 
 
-def test_nobody_rewrites_what_somebody_else_queued(transactional_db: None, chat: Chat) -> None:
+def test_nobody_rewrites_what_somebody_else_queued(chat: Chat) -> None:
     bob = make_user("bob")
     chat.conversation.participants.create(user=bob, role=Role.MEMBER)
     mine = chat.send("mine")
