@@ -38,6 +38,7 @@ _HARD_LIMIT = 8.0  # seconds for everything that follows the drain, then the pro
 def serve(host: str, port: int, *, web_only: bool, say: Callable[[str], None]) -> int:
     """Run the web server, and the worker with it unless `web_only`, until a signal; the exit code."""
     preflight.check_folder()
+    preflight.check_storage()
     preflight.check_port(host, port)
     preflight.check_database()
     preflight.check_broker()
@@ -57,6 +58,7 @@ def work(queues: Sequence[str], say: Callable[[str], None]) -> int:
             "Set REDIS_URL to run workers as processes of their own (see docs/deploy.md)."
         )
     preflight.check_folder()
+    preflight.check_storage()
     preflight.check_database()
     preflight.check_broker()
     preflight.check_migrations()

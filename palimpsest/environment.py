@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,18 @@ def one_of(name: str, default: str, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise ImproperlyConfigured(f"{name} must be one of {', '.join(choices)}, not “{value}”.")
     return value
+
+
+def storage(name: str, default: str) -> dict[str, Any]:
+    """A class of Django's storage API, with the JSON object in `<name>_OPTIONS` as its arguments."""
+    written = text(f"{name}_OPTIONS")
+    try:
+        options = json.loads(written or "{}")
+    except ValueError:
+        options = None
+    if not isinstance(options, dict):
+        raise ImproperlyConfigured(f"{name}_OPTIONS must be a JSON object, not “{written}”.")
+    return {"BACKEND": text(name, default) or default, "OPTIONS": options}
 
 
 def public_url(name: str) -> str:

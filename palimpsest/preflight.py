@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from django.conf import settings
+from django.core.files.storage import storages
 from django.core.management import call_command
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
@@ -32,6 +33,16 @@ def check_folder() -> None:
         raise CannotStart(
             f"The data folder {folder} cannot be written: {error.strerror or error}. "
             "Set PALIMPSEST_DATA to a folder that you may write."
+        ) from error
+
+
+def check_storage() -> None:
+    """The storage of people's files can be made; whether it answers is seen with the first file."""
+    try:
+        storages["default"]
+    except Exception as error:
+        raise CannotStart(
+            f"The storage of files cannot be used: {_first_line(error)}. Check FILE_STORAGE and FILE_STORAGE_OPTIONS."
         ) from error
 
 

@@ -185,7 +185,7 @@ WHITENOISE_USE_FINDERS = WHITENOISE_AUTOREFRESH = STATIC_FROM_SOURCE
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 MEDIA_ROOT = PALIMPSEST_DATA / "files"
 STORAGES = {
-    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "default": environment.storage("FILE_STORAGE", "django.core.files.storage.FileSystemStorage"),
     "staticfiles": {
         "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
         if STATIC_FROM_SOURCE

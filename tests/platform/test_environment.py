@@ -87,3 +87,19 @@ def test_several_encryption_keys_are_for_rotation(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PALIMPSEST_ENCRYPTION_KEYS", "short")
     with pytest.raises(ImproperlyConfigured, match="PALIMPSEST_ENCRYPTION_KEYS needs"):
         keys.load(tmp_path, may_make=False)
+
+
+def test_files_are_kept_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FILE_STORAGE", "storages.backends.s3.S3Storage")
+    monkeypatch.setenv("FILE_STORAGE_OPTIONS", '{"bucket_name": "palimpsest"}')
+    assert environment.storage("FILE_STORAGE", "x") == {
+        "BACKEND": "storages.backends.s3.S3Storage",
+        "OPTIONS": {"bucket_name": "palimpsest"},
+    }
+
+
+@pytest.mark.parametrize("value", ["bucket", "[1]"])
+def test_the_options_of_a_storage_are_an_object(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("FILE_STORAGE_OPTIONS", value)
+    with pytest.raises(ImproperlyConfigured, match="FILE_STORAGE_OPTIONS"):
+        environment.storage("FILE_STORAGE", "x")

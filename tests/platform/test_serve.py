@@ -193,6 +193,7 @@ def busy() -> bool:
     [
         ({"PALIMPSEST_DATA": "/proc/nowhere"}, "cannot be used"),
         ({"PORT": "eighty"}, "PORT must be a whole number"),
+        ({"FILE_STORAGE": "storages.nothing.Here"}, "The storage of files cannot be used"),
         ({"ALLOWED_HOSTS": "*"}, "ALLOWED_HOSTS may not be"),
         ({"DATABASE_URL": "postgres://nobody:secret@127.0.0.1:1/none"}, "cannot be reached"),
         ({"REDIS_URL": "redis://127.0.0.1:1/0"}, "Redis cannot be reached"),
