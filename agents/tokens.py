@@ -35,7 +35,7 @@ def count_text(text: str) -> int:
     if not text:
         return 0
     encode = _encoding(DEFAULT_ENCODING).encode_ordinary
-    if len(text) < LONGEST_RUN or not _LONG_RUN.search(text):
+    if len(text) < LONGEST_RUN or not _has_long_run(text):
         return len(encode(text))
     return sum(len(encode(piece)) for piece in _without_long_runs(text))
 
@@ -106,6 +106,12 @@ def _encoding_name(model: str) -> str:
 @lru_cache(maxsize=512)
 def _count_schema(schema: bytes) -> int:
     return TOOL_OVERHEAD + count_text(schema.decode())
+
+
+def _has_long_run(text: str) -> bool:
+    """Whether a search for long runs can find any: told by the lengths of the words, which is several times faster."""
+    words = [len(word) for word in text.split()]
+    return max(words, default=0) >= LONGEST_RUN or len(text) - sum(words) >= LONGEST_RUN
 
 
 def _without_long_runs(text: str) -> Iterator[str]:

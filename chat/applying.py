@@ -12,11 +12,12 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from chat import broadcast, context
+from chat import broadcast, context, prepared
 from chat.compaction_words import sentence
 from chat.compaction_work import hash_of, stored_marks
+from chat.errors import NotFound
 from chat.events import CompactionDone, CompactionFailed, MessageStored, TokenUpdate, encode
-from chat.locking import Desk
+from chat.locking import Desk, read_conversation
 from chat.models import LIVE, Conversation, Turn
 from chat.models import Message as Row
 from chat.presenting import present_message
@@ -28,6 +29,9 @@ from compaction.transcript import Prefix
 logger = logging.getLogger("palimpsest.compactions")
 
 Marks = Sequence[tuple[Any, ...]]
+_WRITTEN = tuple(
+    field.name for field in Compaction._meta.concrete_fields if field.name not in ("id", "conversation", "created_at")
+)
 
 
 class Lost(Exception):
@@ -44,7 +48,7 @@ class Guard(NamedTuple):
 def apply_ready(desk: Desk, row: Compaction) -> Compaction | None:
     """Apply a run that is ready, if nothing in its range has changed; else it is stale and None is returned."""
     guard = Guard(State.READY, row.attempt)
-    marks = stored_marks(desk.conversation, row.covered_from or 0, row.covered_to or 0)
+    marks, _ = stored_marks(desk.conversation, row.covered_from or 0, row.covered_to or 0)
     if hash_of(marks) != row.covered_hash:
         overtake(desk, row, guard)
         return None
@@ -89,12 +93,7 @@ def overtake(desk: Desk, row: Compaction, guard: Guard) -> None:
 def write(row: Compaction, guard: Guard) -> None:
     """Write the whole row by compare-and-set; raises Lost where it is not what it was."""
     row.finished_at = row.finished_at or timezone.now()
-    fields = {
-        field.attname: getattr(row, field.attname)
-        for field in row._meta.concrete_fields
-        if field.attname not in ("id", "conversation_id", "created_at")
-    }
-    if not Compaction.objects.filter(pk=row.pk, state=guard.state, attempt=guard.attempt).update(**fields):
+    if not prepared.write(row, _WRITTEN, **guard._asdict()):
         raise Lost
 
 
@@ -111,12 +110,14 @@ def say_later(desk: Desk) -> None:
     desk.then(lambda: wake(conversation_id))
 
 
-def tell_context(conversation_id: UUID | str) -> None:
+def tell_context(conversation_id: UUID) -> None:
     """The meter as it stands now, for everyone who looks at the conversation."""
-    conversation = Conversation.objects.select_related("agent__channel").filter(pk=conversation_id).first()
-    if conversation is not None:
-        update = TokenUpdate(_last_spent(conversation), context.measure(conversation).to_event())
-        broadcast.publish(conversation.pk, [encode(update, conversation.pk)])
+    try:
+        conversation = read_conversation(conversation_id)
+    except NotFound:
+        return
+    update = TokenUpdate(_last_spent(conversation), context.measure(conversation).to_event())
+    broadcast.publish(conversation.pk, [encode(update, conversation.pk)])
 
 
 def _last_spent(conversation: Conversation) -> dict[str, int]:
@@ -134,7 +135,7 @@ def _last_spent(conversation: Conversation) -> dict[str, int]:
 
 def _insert_summary(conversation: Conversation, row: Compaction, prefix: Prefix) -> Row:
     """The summary stands at the position of the last message it covers; its count is that of the whole prefix."""
-    return Row.objects.create(
+    summary = Row(
         conversation=conversation,
         position=row.covered_to,
         role="user",
@@ -142,6 +143,8 @@ def _insert_summary(conversation: Conversation, row: Compaction, prefix: Prefix)
         is_summary=True,
         token_count=prefix.tokens,
     )
+    prepared.insert(summary)
+    return summary
 
 
 def _flag(conversation: Conversation, row: Compaction, summary: Row, kept: list[int]) -> int:

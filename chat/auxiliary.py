@@ -22,18 +22,16 @@ class Summariser:
     is_other: bool
 
 
-def summariser_of(agent: Agent) -> Summariser:
+def summariser_of(agent: Agent, own: Channel | None, site: SiteSettings | None) -> Summariser:
     """The agent's own choice; its main channel where its text stays with its supplier; the site's; the main channel.
 
+    `own` is the channel that the agent's choice points to, None where it was deleted; `site` the site's settings.
     What was chosen but cannot be used raises `auxiliary_unavailable` instead of moving on to the next.
     """
     if agent.auxiliary_channel_id is not None:
-        chosen = Channel.objects.filter(pk=agent.auxiliary_channel_id).first()
-        return _chosen(agent, chosen, agent.auxiliary_model)
-    if not agent.keeps_text_with_supplier:
-        site = SiteSettings.objects.select_related("default_auxiliary_channel").first()
-        if site is not None and site.default_auxiliary_channel is not None:
-            return _chosen(agent, site.default_auxiliary_channel, site.default_auxiliary_model)
+        return _chosen(agent, own, agent.auxiliary_model)
+    if not agent.keeps_text_with_supplier and site is not None and site.default_auxiliary_channel is not None:
+        return _chosen(agent, site.default_auxiliary_channel, site.default_auxiliary_model)
     if not agent.channel.enabled:
         raise _unavailable(_("“%(name)s” is switched off") % {"name": agent.channel.name})
     return _summariser(agent, agent.channel, agent.auxiliary_model or agent.model_name)

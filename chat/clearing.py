@@ -11,7 +11,7 @@ from agents import tools
 from agents.models import Agent
 from chat.context import SENT_TOKENS
 from chat.events import MessageStored
-from chat.history import COLUMNS, entries_of, live_rows
+from chat.history import entries_of, live_rows, read
 from chat.locking import Desk
 from chat.models import Message as Row
 from chat.offered import kept_tools
@@ -53,7 +53,7 @@ def _is_idle(settings: IdleSettings, idle: timedelta) -> bool:
 
 def _candidates(desk: Desk) -> list[tuple[Any, ...]]:
     """Agents' and tools' messages: what may be cleared, and the calls that name a result's tool."""
-    return list(live_rows(desk.conversation).filter(role__in=("assistant", "tool")).values_list(*COLUMNS))
+    return read(live_rows(desk.conversation).filter(role__in=("assistant", "tool")))
 
 
 def _settings(agent: Agent) -> IdleSettings:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 
-from django.db.models import Exists
 from django.utils import timezone
 
 from chat.applying import Guard, Lost, apply, note_end, overtake, say_later, write
@@ -13,7 +12,6 @@ from chat.compaction_work import Work, hash_of, stored_marks
 from chat.errors import NotFound
 from chat.events import CompactionFailed, CompactionProgress
 from chat.locking import Desk, locked
-from chat.models import Conversation, Turn, TurnState
 from compaction.engine import Plan
 from compaction.errors import CompactionError
 from compaction.models import Compaction, State
@@ -33,10 +31,10 @@ def store(work: Work, plan: Plan, started: float) -> None:
     try:
         with locked(row.conversation_id) as desk:
             conversation = desk.conversation
-            marks = stored_marks(conversation, plan.covered_from, plan.covered_to, _turn_runs(conversation))
+            marks, turn_runs = stored_marks(conversation, plan.covered_from, plan.covered_to)
             if hash_of(marks) != row.covered_hash:
                 overtake(desk, row, guard)
-            elif marks[0][-1]:
+            elif turn_runs:
                 _keep_for_boundary(desk, row, guard)
             else:
                 arrived = desk.conversation.live_tokens - work.live_tokens
@@ -79,11 +77,6 @@ def fail_row(desk: Desk, row: Compaction, error: CompactionError) -> None:
     logger.warning("compaction %d %s: %s (%s)", row.pk, row.state, row.error_text, row.error_code)
     desk.emit(CompactionFailed(row.pk, row.error_text, row.error_code, row.retryable))
     say_later(desk)
-
-
-def _turn_runs(conversation: Conversation) -> Exists:
-    """Whether a turn of the conversation runs, as one more column of a statement that is made anyway."""
-    return Exists(Turn.objects.filter(conversation=conversation, state=TurnState.RUNNING))
 
 
 def _keep_for_boundary(desk: Desk, row: Compaction, guard: Guard) -> None:

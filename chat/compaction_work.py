@@ -7,33 +7,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import (
-    Case,
-    CharField,
-    Exists,
-    F,
-    IntegerField,
-    OuterRef,
-    Q,
-    Subquery,
-    Sum,
-    TextField,
-    Value,
-    When,
-)
-from django.db.models.expressions import Combinable
-from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import MD5, Substr
+import orjson
+from django.contrib.auth.models import User
+from django.db import connection
+from django.db.models import Case, F, IntegerField, Q, Sum, TextField, Value, When
+from django.db.models.functions import Substr
 
 from agents import tokens
-from agents.models import Calibration
+from agents.models import Agent, Channel, SiteSettings
 from chat import context, history, offered
 from chat.auxiliary import Summariser, summariser_of
 from chat.history import COLUMNS, CONTENT
-from chat.models import Conversation, Participant
+from chat.models import Conversation
+from chat.prepared import Part, Prepared, first_of, key
 from compaction.engine import EngineSettings
 from compaction.errors import CompactionError
-from compaction.models import Compaction, Reason, State
+from compaction.models import Compaction, Reason
 from compaction.stages.prune import LONG_RESULT
 from compaction.transcript import Entry, Prefix, Transcript
 
@@ -44,6 +33,38 @@ REFUSED_PERCENT = 90  # of a request that the provider found too long: the windo
 _REBUILD_PERCENT = 80  # of the summariser's window: instructions and the answer need room too
 
 Mark = tuple[int, str, int, bool, bool]  # id, MD5 of the content, tokens, pinned, cleared
+
+# The run, its conversation and agent, whoever asked, the channels that may write its summary, the prefix before it, and
+# how the agent's model counts.
+_RUN = Prepared(
+    "compaction_compaction r JOIN chat_conversation c ON c.id = r.conversation_id "
+    "JOIN agents_agent a ON a.id = c.agent_id JOIN agents_channel ch ON ch.id = a.channel_id "
+    "LEFT JOIN auth_user u ON u.id = r.requested_by_id "
+    "LEFT JOIN agents_channel own ON own.id = a.auxiliary_channel_id "
+    "LEFT JOIN agents_sitesettings s ON s.id = 1 "
+    "LEFT JOIN agents_channel site ON site.id = s.default_auxiliary_channel_id "
+    "WHERE r.id = %(id)s AND r.worker = %(worker)s AND r.state = 'running'",
+    Part(Compaction, "r"),
+    Part(Conversation, "c", ("conversation",)),
+    Part(Agent, "a", ("conversation", "agent")),
+    Part(Channel, "ch", ("conversation", "agent", "channel")),
+    Part(User, "u", ("requested_by",)),
+    Part(Channel, "own", ("conversation", "agent", "auxiliary_channel")),
+    Part(SiteSettings, "s", ("site",)),
+    Part(Channel, "site", ("site", "default_auxiliary_channel")),
+    earlier_prefix="(SELECT CAST(p.prefix AS text) FROM compaction_compaction p WHERE p.conversation_id = c.id "
+    "AND p.state = 'applied' ORDER BY p.id DESC LIMIT 1)",
+    shared="EXISTS(SELECT 1 FROM chat_participant p WHERE p.conversation_id = c.id LIMIT 1 OFFSET 1)",
+    own_factor=lambda: (
+        "(SELECT f.factor FROM agents_calibration f WHERE f.channel_id = ch.id AND f.model = "  # noqa: S608
+        f"COALESCE(NULLIF(a.model, ''), {first_of('ch.models')}))"
+    ),
+)
+_MARKS = f"""SELECT m.id, MD5(m.content), m.token_count, m.pinned, m.cleared_at IS NOT NULL, {context.SENT},
+  EXISTS(SELECT 1 FROM chat_turn t WHERE t.conversation_id = %(conversation)s AND t.state = 'running')
+FROM chat_message m WHERE m.conversation_id = %(conversation)s AND m.position BETWEEN %(first)s AND %(last)s
+  AND m.retired_at IS NULL AND m.compacted_into_id IS NULL AND NOT m.is_summary AND m.status <> 'streaming'
+ORDER BY m.position"""  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +92,8 @@ def load_work(compaction_id: int, worker: str) -> Work | None:
         return None
     conversation, agent = row.conversation, row.conversation.agent
     summariser, refusal = _summariser(row)
-    prefix = Prefix.from_json(row.earlier_prefix) if row.earlier_prefix else None  # type: ignore[attr-defined]
-    values = list(history.live_rows(conversation).values_list(*COLUMNS))
+    prefix = Prefix.from_json(orjson.loads(row.earlier_prefix)) if row.earlier_prefix else None  # type: ignore[attr-defined]
+    values = history.read(history.live_rows(conversation))
     schemas = offered.schemas(agent)
     live = history.entries_of(values, named=row.shared, keep=offered.kept_tools(agent))  # type: ignore[attr-defined]
     settings = _settings(row, summariser)
@@ -89,32 +110,23 @@ def load_work(compaction_id: int, worker: str) -> Work | None:
     return Work(row, conversation, transcript, values, summariser, refusal, settings, conversation.live_tokens)
 
 
-def stored_marks(
-    conversation: Conversation, covered_from: int, covered_to: int, *besides: Combinable
-) -> list[tuple[Any, ...]]:
+def stored_marks(conversation: Conversation, covered_from: int, covered_to: int) -> tuple[list[tuple[Any, ...]], bool]:
     """The marks of the live rows between two positions as they are now, read without their contents.
 
-    Behind the mark stands what the row costs in a request (tokens), then the columns in `besides`.
+    Behind the mark stands what the row costs in a request (tokens). With them comes whether a turn of the conversation
+    runs, which saves a statement.
     """
-    rows = history.live_rows(conversation).filter(position__gte=covered_from, position__lte=covered_to)
-    columns: tuple[str | Combinable, ...] = (
-        "id",
-        MD5("content"),
-        "token_count",
-        "pinned",
-        "cleared_at",
-        context.SENT_TOKENS,
-        *besides,
-    )
-    return [(*row[:4], row[4] is not None, *row[5:]) for row in rows.values_list(*columns)]
+    values = {"conversation": key(Conversation, conversation.pk), "first": covered_from, "last": covered_to}
+    with connection.cursor() as cursor:
+        cursor.execute(_MARKS, values)
+        marks = cursor.fetchall()
+    return marks, bool(marks and marks[0][-1])
 
 
 def hash_of(marks: Iterable[tuple[Any, ...]]) -> str:
     """One fingerprint of many marks. A message's parts and calls never change without its count or its epoch."""
-    digest = hashlib.sha256()
-    for mark in marks:
-        digest.update(repr(tuple(mark[:5])).encode())
-    return digest.hexdigest()
+    lines = [f"{id_} {content} {count} {pinned:d} {cleared:d}\n" for id_, content, count, pinned, cleared, *_ in marks]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def _mark(values: Sequence[Any]) -> Mark:
@@ -129,28 +141,15 @@ def _mark(values: Sequence[Any]) -> Mark:
 
 
 def _row(compaction_id: int, worker: str) -> Compaction | None:
-    """The run with its conversation, agent and channel, the earlier prefix and the factor, in one statement."""
-    agent = "conversation__agent"
-    earlier = Compaction.objects.filter(conversation=OuterRef("conversation"), state=State.APPLIED).order_by("-id")
-    people = Participant.objects.filter(conversation=OuterRef("conversation"))
-    first_model = When(**{f"{agent}__model": ""}, then=KeyTextTransform("0", f"{agent}__channel__models"))
-    factors = Calibration.objects.filter(channel=OuterRef(f"{agent}__channel"), model=OuterRef("model_in_use"))
-    rows = Compaction.objects.filter(pk=compaction_id, worker=worker, state=State.RUNNING)
-    return (
-        rows.select_related(f"{agent}__channel", "requested_by")
-        .annotate(
-            model_in_use=Case(first_model, default=F(f"{agent}__model"), output_field=CharField()),
-            earlier_prefix=Subquery(earlier.values("prefix")[:1]),
-            shared=Exists(people[1:2]),
-            own_factor=Subquery(factors.values("factor")[:1]),
-        )
-        .first()
-    )
+    """The run with all that it depends on, in one statement."""
+    found = _RUN.fetch(id=compaction_id, worker=worker)
+    return found[0] if found else None
 
 
 def _summariser(row: Compaction) -> tuple[Summariser | None, CompactionError | None]:
+    agent = row.conversation.agent
     try:
-        return summariser_of(row.conversation.agent), None
+        return summariser_of(agent, agent.auxiliary_channel, row.site), None  # type: ignore[attr-defined]
     except CompactionError as error:
         return None, error
 
@@ -185,8 +184,7 @@ def _window(row: Compaction) -> int:
 
 
 def _pinned(conversation: Conversation, named: bool) -> tuple[Entry, ...]:
-    values = history.pinned_covered_rows(conversation).values_list(*COLUMNS)
-    return history.entries_of(values, named=named)
+    return history.entries_of(history.read(history.pinned_covered_rows(conversation)), named=named)
 
 
 def _earlier(
@@ -208,4 +206,4 @@ def _earlier(
         When(shortened, then=Substr("content", 1, LONG_RESULT * 2)), default=F("content"), output_field=TextField()
     )
     columns = [*COLUMNS[:CONTENT], text, *COLUMNS[CONTENT + 1 :]]
-    return history.entries_of(rows.values_list(*columns), named=False, keep=keep)
+    return history.entries_of(history.read(rows, columns), named=False, keep=keep)

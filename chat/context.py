@@ -237,8 +237,8 @@ class _Sums(NamedTuple):
 
 
 # One statement as text: building five querysets would take longer than answering them, and a decision has 2 ms.
-_SENT = f"CASE WHEN m.cleared_at IS NOT NULL AND m.role = 'tool' THEN {CLEARED_TOKENS} ELSE m.token_count END"
-_PINNED = f"""SELECT SUM({_SENT}) FROM chat_message m WHERE m.conversation_id = %(conversation)s AND m.pinned
+SENT = f"CASE WHEN m.cleared_at IS NOT NULL AND m.role = 'tool' THEN {CLEARED_TOKENS} ELSE m.token_count END"
+_PINNED = f"""SELECT SUM({SENT}) FROM chat_message m WHERE m.conversation_id = %(conversation)s AND m.pinned
     AND m.retired_at IS NULL AND m.position IS NOT NULL AND m.compacted_into_id"""  # noqa: S608
 _MEASURE = f"""SELECT
   (SELECT factor FROM agents_calibration WHERE channel_id = %(channel)s AND model = %(model)s),
@@ -249,7 +249,7 @@ _MEASURE = f"""SELECT
   (SELECT SUM(a.token_cost) FROM chat_attachment a JOIN chat_message m ON m.id = a.message_id
     WHERE a.conversation_id = %(conversation)s
     AND m.retired_at IS NULL AND m.position IS NOT NULL AND m.compacted_into_id IS NULL),
-  (SELECT SUM({_SENT}) FROM chat_message m WHERE m.conversation_id = %(conversation)s AND m.position > %(position)s
+  (SELECT SUM({SENT}) FROM chat_message m WHERE m.conversation_id = %(conversation)s AND m.position > %(position)s
     AND NOT m.is_summary AND m.retired_at IS NULL AND m.compacted_into_id IS NULL)"""  # noqa: S608
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import orjson
+from django.db import connection
 from django.db.models import QuerySet, TextField
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast
@@ -100,8 +101,8 @@ def load_transcript(conversation: Conversation, *, pending: Sequence[Row] = ()) 
     named = is_shared(conversation)
     keep = offered.kept_tools(conversation.agent)
     prefix = applied_prefix(conversation)
-    pinned = pinned_covered_rows(conversation).values_list(*COLUMNS) if prefix else ()
-    live = entries_of(live_rows(conversation).values_list(*COLUMNS), named=named, keep=keep)
+    pinned = read(pinned_covered_rows(conversation)) if prefix else ()
+    live = entries_of(read(live_rows(conversation)), named=named, keep=keep)
     drafts = _drafts(conversation, pending, named)
     schemas = offered.schemas(conversation.agent)
     system = offered.system_messages(conversation.agent)
@@ -138,10 +139,22 @@ def is_shared(conversation: Conversation) -> bool:
     return Participant.objects.filter(conversation=conversation)[1:2].exists()
 
 
+def read(rows: QuerySet[Row], columns: Sequence[str | Combinable] = COLUMNS) -> list[Values]:
+    """The columns that entries are made of as the database gives them: converting each value would double the time."""
+    sql, values = rows.values_list(*columns).query.sql_with_params()
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        found: list[Values] = cursor.fetchall()
+    return found
+
+
 def entries_of(
     values: Iterable[Values], *, named: bool = False, keep: frozenset[str] = frozenset()
 ) -> tuple[Entry, ...]:
-    """Rows, read as `values_list(*COLUMNS)`, as entries in the order given. `keep`: tools whose results stay whole."""
+    """Rows, read with `read` or as `values_list(*COLUMNS)`, as entries in the order given.
+
+    `keep`: tools whose results stay whole.
+    """
     return tuple([_entry(row, named, keep) for row in values])
 
 
@@ -185,7 +198,9 @@ def _entry(values: Values, named: bool, keep: frozenset[str]) -> Entry:
         name,
         "" if cleared is not None else thinking,
     )
-    return Entry(id_, position, message, count, pinned, cleared_result, is_error, tool in keep, turn, author)
+    # SQLite has no booleans of its own.
+    marks = bool(pinned), cleared_result, bool(is_error), tool in keep
+    return Entry(id_, position, message, count, *marks, turn, author)
 
 
 def new_row(conversation: Conversation, message: Message, *, position: int | None, **columns: Any) -> Row:

@@ -180,12 +180,17 @@ class Message(models.Model):
     `token_count` is raw o200k (tokens); `usage` what the provider reported for it.
     """
 
-    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="messages")
-    turn = models.ForeignKey(Turn, on_delete=models.SET_NULL, null=True, blank=True, related_name="messages")
+    # Every compaction writes its rows anew into each index: those that hold a relation hold only rows that have it.
+    conversation = models.ForeignKey(
+        Conversation, on_delete=models.CASCADE, related_name="messages", db_index=False
+    )  # the indexes below begin with it
+    turn = models.ForeignKey(
+        Turn, on_delete=models.SET_NULL, null=True, blank=True, related_name="messages", db_index=False
+    )
     position = models.PositiveIntegerField(null=True, blank=True)
     role = models.CharField(max_length=10)
     author = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+", db_index=False
     )
     author_name = models.CharField(max_length=150, blank=True)
     content = models.TextField(blank=True)
@@ -201,13 +206,15 @@ class Message(models.Model):
 
     compacted_at = models.DateTimeField(null=True, blank=True)
     compacted_into = models.ForeignKey(
-        "self", on_delete=models.RESTRICT, null=True, blank=True, related_name="originals"
+        "self", on_delete=models.RESTRICT, null=True, blank=True, related_name="originals", db_index=False
     )
     is_summary = models.BooleanField(default=False)
     pinned = models.BooleanField(default=False)
     cleared_at = models.DateTimeField(null=True, blank=True)
     retired_at = models.DateTimeField(null=True, blank=True)
-    retired_by = models.ForeignKey(Turn, on_delete=models.SET_NULL, null=True, blank=True, related_name="retires")
+    retired_by = models.ForeignKey(
+        Turn, on_delete=models.SET_NULL, null=True, blank=True, related_name="retires", db_index=False
+    )
 
     client_id = models.CharField(max_length=100, null=True, blank=True)
     metadata = models.JSONField(default=dict, blank=True)
@@ -240,6 +247,10 @@ class Message(models.Model):
             models.Index(fields=["conversation", "position"], condition=LIVE, name="live_messages"),
             models.Index(fields=["conversation", "position"], condition=Q(pinned=True), name="pinned_messages"),
             models.Index(fields=["conversation", "id"], condition=Q(is_summary=True), name="summaries"),
+            models.Index(fields=["turn"], condition=Q(turn__isnull=False), name="messages_of_turn"),
+            models.Index(fields=["author"], condition=Q(author__isnull=False), name="messages_of_author"),
+            models.Index(fields=["compacted_into"], condition=Q(compacted_into__isnull=False), name="originals"),
+            models.Index(fields=["retired_by"], condition=Q(retired_by__isnull=False), name="retired_by_turn"),
         ]
 
     def __str__(self) -> str:

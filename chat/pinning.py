@@ -49,7 +49,7 @@ def pin(user: User, conversation_id: UUID | str, message_id: int, *, pinned: boo
         row.save(update_fields=["pinned"])
         if row.compacted_into_id is not None:
             desk.new_epoch()
-            desk.then(lambda: tell_context(conversation_id))
+            desk.then(lambda: tell_context(desk.conversation.pk))
         desk.emit(MessageStored(present_message(row)))
     return row
 

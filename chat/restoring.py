@@ -28,12 +28,12 @@ class _Last:
 
 def restorable(conversation: Conversation, transcript: Transcript, settings: EngineSettings) -> Restorable:
     """Files that leave the context, the last touched first. Images need no reading: the engine has them in messages."""
+    touches = touched(transcript.live)
+    has_files = any(part.kind == "file" for entry in transcript.live for part in entry.message.parts)
+    if not (touches or has_files or transcript.prefix):
+        return ()
     covered = _covered(transcript, settings)
     if not covered:
-        return ()
-    touches = touched(transcript.live)
-    has_files = any(part.kind == "file" for entry in covered for part in entry.message.parts)
-    if not (touches or has_files or transcript.prefix):
         return ()
     files = [*_of_space(conversation, transcript, covered, touches), *_of_others(covered, touches)]
     newest = sorted(files, key=lambda file: file.position, reverse=True)[:MAX_FILES]

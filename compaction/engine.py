@@ -56,7 +56,7 @@ EARLIER_PERCENT = 35  # of the summariser's window: what an earlier summary may 
 class Plan:
     """What a compaction would do: nothing is applied yet (all sizes in raw tokens).
 
-    `covered` gets flagged, `kept` stays; positions are inclusive and `covered_hash` guards everything between them.
+    `covered` gets flagged, `kept` stays; positions are inclusive, `between` is all that was live from one to the other.
     `fallback_code` says why the extractive strategy stepped in, where it did.
     """
 
@@ -65,7 +65,7 @@ class Plan:
     kept: tuple[Entry, ...]
     covered_from: int
     covered_to: int
-    covered_hash: str
+    between: tuple[Entry, ...]
     tokens_before: int
     tokens_after: int
     floor: int
@@ -77,6 +77,11 @@ class Plan:
     requests: int
     rebuilt: bool = False
     fallback_code: str = ""
+
+    @property
+    def covered_hash(self) -> str:
+        """Guards everything between the first and the last covered message; worked out when it is asked for."""
+        return covered_hash(self.between)
 
     def request(self, transcript: Transcript) -> tuple[Message, ...]:
         """The request after this plan is applied to the transcript it was made for."""
@@ -240,14 +245,14 @@ def _extracted_material(case: Case) -> Material:
 
 def _plan(case: Case, outcome: Outcome, calls: Calls) -> Plan:
     first, last = case.cut.spanned
-    between = [entry for entry in case.transcript.live if first <= entry.position <= last]
+    between = tuple(entry for entry in case.transcript.live if first <= entry.position <= last)
     return Plan(
         prefix=outcome.prefix,
         covered=case.cut.covered,
         kept=case.cut.kept,
         covered_from=first,
         covered_to=last,
-        covered_hash=covered_hash(between),
+        between=between,
         tokens_before=case.before,
         tokens_after=outcome.after,
         floor=case.floor,

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Literal
 
 Kind = Literal["yes", "no", "name"]
 
-# One pass over the text that always moves on: runs of words in small letters are swallowed whole, then comes one
-# identifier (first group), one quotation (second group), or a little of what is neither. Nothing backtracks (possessive
-# quantifiers, a match at every place it can stop), so that the pass is linear whatever the text holds.
+# One pass over the text that always moves on: runs of words in small letters are swallowed whole, with the marks behind
+# them, then comes one identifier (first group), one quotation (second group), or a little of what is neither. Nothing
+# backtracks (possessive quantifiers, a match at every place it can stop), so that the pass is linear whatever the text
+# holds.
 _WORD = r"A-Za-z0-9_\u00c0-\u024f\u0370-\u052f"
 _TELLING = r"A-Z0-9_\u00c0-\u00de\u0391-\u03a9\u0410-\u042f"
 _FOUND = re.compile(
-    r"(?:[a-z]++[ ,;\n'*]++)*+"
+    r"[ ,;:\n'*]*+(?:[a-z]++[.!?:;)]*+[ ,;\n'*]++)*+"
     rf"(?:((?<![{_WORD}./\\@~-])[a-z]*+(?=[{_TELLING}]|[./\\@~-][{_WORD}./\\~])"
     rf"(?:(?<=http)s?://[!-~]++|(?<=https)://[!-~]++|[{_WORD}./\\@~-]++)"
     r"|https?://[!-~]++|[\u30a1-\u30fa\u30fc]{3,}+)"
@@ -28,6 +29,9 @@ _CODE_NAME = re.compile(r"[a-z0-9][A-Z]|_|[A-Za-z]\d|\d[A-Za-z]")
 _FILE_NAME = re.compile(r"[\w@-]+\.[A-Za-z][A-Za-z0-9]{0,5}\Z")
 _SENTENCE_ENDS = frozenset('.!?:;*#>|•\n\r\t"“(-。！？：')
 MAX_LENGTH = 160  # characters; longer runs are data, not names
+_SHORTEST = 4  # characters; no shorter name is looked for inside other words
+_MANY = 400  # names; from here on a table of the text's pieces spares most searches
+_PIECE = 6  # characters of each
 
 
 def identifiers(text: str) -> set[str]:
@@ -92,11 +96,24 @@ def reachable(wanted: Iterable[str], text: str) -> tuple[int, list[str]]:
     doubtful = [name for name in wanted if name not in there]
     if not doubtful:
         return len(wanted), []
-    folded = text.casefold()
-    missing = [name for name in doubtful if _is_short(name) or name.casefold() not in folded]
+    inside = _inside(text.casefold(), len(doubtful))
+    missing = [name for name in doubtful if _is_short(name) or not inside(name.casefold())]
     return len(wanted) - len(missing), missing
+
+
+def _inside(text: str, names: int) -> Callable[[str], bool]:
+    """A test whether a name stands somewhere in the text, fast for this many names."""
+    if names < _MANY:
+        return text.__contains__
+    pieces = {text[at : at + _PIECE] for at in range(len(text) - _PIECE + 1)}
+
+    def inside(name: str) -> bool:
+        its_own = (name[at : at + _PIECE] for at in range(len(name) - _PIECE + 1))
+        return pieces.issuperset(its_own) and name in text
+
+    return inside
 
 
 def _is_short(name: str) -> bool:
     """Too short to be looked for inside other words: 42 is not in 1420."""
-    return len(name) < 4 or name.isdigit()
+    return len(name) < _SHORTEST or name.isdigit()

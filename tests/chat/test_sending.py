@@ -186,6 +186,15 @@ def test_a_prepared_write_stores_what_save_would(conversation: Conversation) -> 
     _assert_same(agent, Agent.objects.get(pk=agent.pk))
 
 
+def test_a_prepared_write_counts_only_where_the_row_is_what_it_was(conversation: Conversation) -> None:
+    conversation.title = "late"
+
+    assert not prepared.write(conversation, ["title"], version=conversation.version + 1)
+    assert Conversation.objects.get().title != "late"
+    assert prepared.write(conversation, ["title"], version=conversation.version)
+    assert Conversation.objects.get().title == "late"
+
+
 def _assert_same(one: Any, other: Any, besides: set[str] = frozenset()) -> None:  # type: ignore[assignment]
     left_out = {"_state", "_stored_address", *besides}
     assert {k: v for k, v in vars(one).items() if k not in left_out} == {

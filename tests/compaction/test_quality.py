@@ -46,6 +46,16 @@ def test_short_numbers_are_not_found_inside_others() -> None:
     assert reachable(["42", "Alice", "main.py"], "1420 people like ALICE and src/main.py") == (2, ["42"])
 
 
+def test_many_names_are_found_as_few_are() -> None:
+    text = " ".join(f"Part{number}x in src/part_{number}.py, not OTHER{number}" for number in range(0, 900, 3))
+    names = [f"part_{number}.py" for number in range(900)] + ["OTHER1", "src", "x in", "ther3", "Abc"]
+
+    assert reachable(names, text) == (
+        sum(reachable([name], text)[0] for name in names),
+        [name for name in names if not reachable([name], text)[0]],
+    )
+
+
 HOSTILE = ["a", "aB", "a.", "/", "“", "http", "中", "A ", "<think>", "#", "[", "`", "a_b=", "password", "-----BEGIN "]
 HOSTILE += ["eyJ", "\n", "sk-", "x://", "x://y:", "是", "1.", "- #1", "## ", "```\n", "ア"]
 

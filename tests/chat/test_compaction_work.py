@@ -1,0 +1,118 @@
+"""What a run reads before it works: one statement has to hold all that the ORM would find in many."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.models import Calibration, Channel, SiteSettings
+from chat import compacting, compaction_runs
+from chat.compaction_work import Work, load_work
+from chat.models import Conversation, Participant
+from compaction.models import Compaction
+from tests.builders import make_conversation, make_user
+from tests.chat.scripting import compact, long_chat, small_agent
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def conversation() -> Conversation:
+    return make_conversation(long_chat(), agent=small_agent())
+
+
+def load(conversation: Conversation) -> Work:
+    row = compacting.request_compaction(conversation.owner, conversation.pk)
+    run = compaction_runs.claim(row.pk)
+    assert run
+    work = load_work(row.pk, run.worker)
+    assert work
+    return work
+
+
+def channel(name: str) -> Channel:
+    return Channel.objects.create(name=name, base_url="http://127.0.0.1:9/v1", models=["m"], is_auxiliary=True)
+
+
+def test_the_run_with_all_it_depends_on_is_what_the_orm_reads(conversation: Conversation) -> None:
+    work = load(conversation)
+
+    stored = Compaction.objects.select_related("conversation__agent__channel", "requested_by").get()
+    assert work.compaction == stored
+    assert work.compaction.requested_by == conversation.owner
+    assert (work.compaction.heartbeat_at, work.compaction.quality) == (stored.heartbeat_at, stored.quality)
+    assert work.conversation.base == stored.conversation.base
+    assert work.conversation.agent.tools == stored.conversation.agent.tools
+    assert work.conversation.agent.channel.models == stored.conversation.agent.channel.models
+
+
+def test_a_run_of_another_worker_is_not_read(conversation: Conversation) -> None:
+    work = load(conversation)
+
+    assert load_work(work.compaction.pk, "somebody else") is None
+
+
+def test_the_agents_own_choice_comes_before_the_sites(conversation: Conversation) -> None:
+    own, sites = channel("own"), channel("site")
+    SiteSettings.objects.create(id=1, default_auxiliary_channel=sites)
+    agent = conversation.agent
+    agent.auxiliary_channel = own
+    agent.save()
+
+    work = load(conversation)
+
+    assert work.summariser
+    assert work.summariser.channel == own
+
+
+@pytest.mark.parametrize("has_settings", [True, False])
+def test_without_a_choice_the_agents_channel_writes(conversation: Conversation, has_settings: bool) -> None:
+    if has_settings:
+        SiteSettings.objects.create(id=1)
+
+    work = load(conversation)
+
+    assert work.summariser
+    assert work.summariser.channel == conversation.agent.channel
+
+
+def test_a_chosen_channel_that_was_deleted_is_not_replaced(conversation: Conversation) -> None:
+    agent = conversation.agent
+    agent.auxiliary_channel_id = 4711
+    agent.save()
+    SiteSettings.objects.create(id=1, default_auxiliary_channel=channel("site"))
+
+    work = load(conversation)
+
+    assert work.summariser is None
+    assert work.refusal
+    assert work.refusal.code == "auxiliary_unavailable"
+
+
+@pytest.mark.parametrize("named", ["", "of its own"])
+def test_the_factor_is_that_of_the_model_in_use(conversation: Conversation, named: str) -> None:
+    agent = conversation.agent
+    agent.model = named
+    agent.save()
+    agent.refresh_from_db()
+    Calibration.objects.create(channel=agent.channel, model=agent.model_name, factor=1.5)
+    Calibration.objects.create(channel=agent.channel, model="another", factor=0.7)
+
+    assert load(conversation).settings.factor == 1.5
+
+
+def test_the_prefix_before_it_is_the_newest_applied(conversation: Conversation) -> None:
+    first = compact(conversation)
+    assert first.prefix
+
+    work = load(conversation)
+
+    assert work.transcript.prefix
+    assert work.transcript.prefix.to_json() == first.prefix
+
+
+def test_who_spoke_is_said_where_several_people_do(conversation: Conversation) -> None:
+    assert not load(conversation).transcript.live[0].message.name
+    Compaction.objects.all().delete()
+    Participant.objects.create(conversation=conversation, user=make_user("bob"), role="member")
+
+    assert load(conversation).transcript.live[0].message.name
