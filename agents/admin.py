@@ -40,6 +40,30 @@ class LinesField(forms.CharField):
         return list(dict.fromkeys(line for line in lines if line))
 
 
+class PricesField(LinesField):
+    """Prices by model, one a line: its name, what a million tokens read cost, what a million written."""
+
+    def prepare_value(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return "\n".join(f"{model} {read:g} {written:g}" for model, (read, written) in value.items())
+
+    def clean(self, value: Any) -> Any:
+        return dict(self._price(line) for line in super().clean(value))
+
+    def _price(self, line: str) -> tuple[str, list[float]]:
+        try:
+            model, read, written = line.rsplit(maxsplit=2)
+            price = [float(read), float(written)]
+        except ValueError:
+            price = []
+        if not price or not all(0 <= each < 1_000_000 for each in price):
+            raise forms.ValidationError(
+                _("“%(line)s” is not a model's name and two prices.") % {"line": line}, code="price"
+            )
+        return model, price
+
+
 class ChannelForm(_ChannelForm):
     """The key can be written and removed here, never read."""
 
@@ -47,6 +71,14 @@ class ChannelForm(_ChannelForm):
         label=gettext_lazy("Models"),
         required=False,
         help_text=gettext_lazy("One name a line; the first is the default. “Test connection” lists what there is."),
+    )
+    prices = PricesField(
+        label=gettext_lazy("Prices"),
+        required=False,
+        help_text=gettext_lazy(
+            "One model a line with two prices: US dollars for a million tokens read and for a million written, as in "
+            "“small-model 0.4 1.6”. Only models with a price have a cost."
+        ),
     )
     new_api_key = forms.CharField(
         label=gettext_lazy("API key"),
@@ -59,7 +91,7 @@ class ChannelForm(_ChannelForm):
 
     class Meta:
         model = Channel
-        fields = ("name", "supplier", "base_url", "models", "is_auxiliary", "enabled")
+        fields = ("name", "supplier", "base_url", "models", "prices", "is_auxiliary", "enabled")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -102,6 +134,7 @@ class ChannelAdmin(_ChannelAdmin):
         "base_url",
         ("new_api_key", "remove_api_key"),
         "models",
+        "prices",
         "is_auxiliary",
         "enabled",
     )

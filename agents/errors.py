@@ -62,6 +62,7 @@ class AgentsError(Exception):
     ) -> None:
         self.code = code
         self.detail = detail
+        self.model = model
         self.message = message or sentence(code, detail=detail, model=model)
         self.retryable = code in RETRYABLE if retryable is None else retryable
         self.retry_after = retry_after

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from decimal import Decimal
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -58,6 +59,12 @@ class Channel(models.Model):
         _("auxiliary"), default=False, help_text=_("May be used to write the summaries of compactions.")
     )
     enabled = models.BooleanField(_("enabled"), default=True)
+    prices = models.JSONField(
+        _("prices"),
+        default=dict,
+        blank=True,
+        help_text=_("US dollars for a million tokens read and for a million written, by model."),
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
     # Last, because from here on the name no longer means django.db.models in this class.
@@ -93,6 +100,18 @@ class Channel(models.Model):
         if {"supplier", "base_url"} <= channel.__dict__.keys():
             channel._stored_address = (channel.supplier, channel.base_url)
         return channel
+
+    def cost_of(self, model: str, usage: Mapping[str, Any]) -> Decimal | None:
+        """What a call cost (US dollars) by the prices that were entered; None where there are none or nothing was used.
+
+        Tokens read from a cache count in full: what they cost less, no supplier's answer says.
+        """
+        price, used = self.prices.get(model), (usage.get("prompt_tokens"), usage.get("completion_tokens"))
+        if not price or used == (None, None):
+            return None
+        parts = (Decimal(str(each)) * (tokens or 0) for each, tokens in zip(price, used, strict=True))
+        total = sum(parts, Decimal(0))
+        return (total / 1_000_000).quantize(Decimal("0.000001"))
 
     @property
     def api_key(self) -> str:

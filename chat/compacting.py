@@ -155,18 +155,19 @@ def record_skip(desk: Desk, decision: Decision) -> None:
     rows = Compaction.objects.filter(conversation=conversation, state=State.SKIPPED, error_code=decision.code)
     if rows.filter(situation=place).exists():
         return
-    Compaction.objects.create(
+    row = Compaction.objects.create(
         conversation=conversation,
         reason=decision.reason or Reason.AUTO,
         state=State.SKIPPED,
         situation=place,
         error_code=decision.code,
         error_text=decision.message,
+        error_figures=dict(decision.figures),
         asked_at_position=conversation.last_position,
         finished_at=timezone.now(),
     )
     logger.info("no compaction: %s (%s)", decision.message, decision.code)
-    desk.emit(CompactionSkipped(decision.code, decision.message))
+    desk.emit(CompactionSkipped(row.pk, decision.code, decision.message))
 
 
 def _situation(desk: Desk, usage: ContextUsage, opened: Compaction | None) -> Situation:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from django.utils import timezone
 
 from chat.applying import Guard, Lost, apply, note_end, overtake, say_later, write
+from chat.auxiliary import Summariser
 from chat.compaction_work import Work, hash_of, stored_marks
 from chat.errors import NotFound
 from chat.events import CompactionFailed, CompactionProgress
@@ -46,8 +49,10 @@ def store(work: Work, plan: Plan, started: float) -> None:
     metrics.compaction_ended(row.reason, row.state, time.monotonic() - started)
 
 
-def fail(compaction_id: int, worker: str, error: CompactionError, started: float) -> None:
-    """Store why a run did not succeed; the context stays as it is and the chat goes on."""
+def fail(
+    compaction_id: int, worker: str, error: CompactionError, started: float, asked: Summariser | None = None
+) -> None:
+    """Store why a run did not succeed; the context stays as it is and the chat goes on. `asked`: who got the text."""
     ours = Compaction.objects.filter(pk=compaction_id, worker=worker, state=State.RUNNING)
     known = ours.values_list("conversation_id", flat=True).first()
     if known is None:
@@ -58,6 +63,7 @@ def fail(compaction_id: int, worker: str, error: CompactionError, started: float
             if row is None:
                 return
             row.duration_ms = _ms(started)
+            _name_reader(row, asked, error.requests, error.usage)
             fail_row(desk, row, error)
     except (Lost, NotFound):
         return
@@ -69,6 +75,7 @@ def fail_row(desk: Desk, row: Compaction, error: CompactionError) -> None:
     guard = Guard(row.state, row.attempt)
     row.state = State.SKIPPED if error.code in REFUSALS else State.FAILED
     row.error_code, row.error_text, row.retryable = error.code, str(error.message), error.retryable
+    row.error_figures = dict(error.figures)
     row.quality, row.usage = error.quality or row.quality, error.usage or row.usage
     row.gain = error.figures.get("gain", row.gain)
     row.finished_at = timezone.now()
@@ -97,12 +104,18 @@ def _fill(row: Compaction, work: Work, plan: Plan, started: float) -> None:
     row.tokens_before = row.tokens_before or round(plan.tokens_before * factor)
     row.tokens_after = round(plan.tokens_after * factor)
     row.gain, row.floor = round(plan.gain * factor), round(plan.floor * factor)
-    row.quality = {**plan.quality, **({"fallback_for": plan.fallback_code} if plan.fallback_code else {})}
+    row.quality = plan.quality
+    row.fallback_code, row.fallback_figures = plan.fallback_code, dict(plan.fallback_figures)
     row.usage, row.strategy, row.generation = plan.usage, plan.strategy, plan.generation
-    if plan.requests and work.summariser is not None:
-        row.channel, row.channel_name = work.summariser.channel, work.summariser.channel.name
-        row.model = work.summariser.model
+    _name_reader(row, work.summariser, plan.requests, plan.usage)
     row.stage, row.fraction, row.duration_ms = "assemble", 1.0, _ms(started)
+
+
+def _name_reader(row: Compaction, asked: Summariser | None, requests: int, usage: Mapping[str, Any]) -> None:
+    """Who received the text, if anybody did, and what that cost."""
+    if requests and asked is not None:
+        row.channel, row.channel_name, row.model = asked.channel, asked.channel.name, asked.model
+        row.cost = asked.channel.cost_of(asked.model, usage)
 
 
 def _ms(since: float) -> int:

@@ -26,7 +26,7 @@ from agents.errors import AgentsError
 from agents.provider import Completion, CompletionRequest, Endpoint, StreamEvent, TextPiece
 from chat import broadcast
 from chat.compaction_results import fail, store
-from chat.compaction_words import refused
+from chat.compaction_words import refused, summariser_failed
 from chat.compaction_work import Work, load_work
 from chat.events import CompactionProgress, encode
 from chat.loop import process_loop, with_connection
@@ -104,7 +104,7 @@ class Run:
             if self.is_lost:
                 raise Cancelled from error
             self.exceeded = error.code == "context_exceeded"
-            raise CompactionError("summariser_failed", why=str(error.message), retryable=error.retryable) from error
+            raise summariser_failed(error, retryable=error.retryable) from error
         finally:
             self._call = None
         reason = "content_filter" if done.refused else done.finish_reason or "stop"
@@ -168,6 +168,7 @@ def claim(compaction_id: int) -> Run | None:
 def work_on(run: Run) -> None:
     """A claimed run to its end. A database that is away ends it without a word: the sweep will find it."""
     started = time.monotonic()
+    work: Work | None = None
     try:
         work = load_work(run.compaction, run.worker)
         if work is not None:
@@ -176,7 +177,7 @@ def work_on(run: Run) -> None:
     except Cancelled:
         logger.info("compaction %d was cancelled after %d ms", run.compaction, _ms(started))
     except CompactionError as error:
-        fail(run.compaction, run.worker, error, started)
+        fail(run.compaction, run.worker, error, started, work.summariser if work else None)
     except (OperationalError, InterfaceError) as error:
         logger.warning("compaction %d lost the database (%s); the sweep will take it up", run.compaction, error)
     except Exception:
@@ -228,7 +229,7 @@ def _summarise(run: Run, work: Work) -> Callable[[SummaryRequest], SummaryReply]
         try:
             endpoint = Endpoint.of(work.summariser.channel, work.summariser.model)
         except AgentsError as error:
-            raise CompactionError("summariser_failed", why=str(error.message), retryable=False) from error
+            raise summariser_failed(error, retryable=False) from error
         return run.ask(endpoint, request)
 
     return summarise

@@ -250,8 +250,12 @@ class CompactionFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class CompactionSkipped(Event):
+    """A refusal. Its sentence, like that of a failure, is in the language of the process that found out; the run read
+    over HTTP or in a snapshot explains itself in the reader's."""
+
     type = "compaction_skipped"
     durable = True
+    id: int
     code: str
     message: str
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from django.conf import settings
 from django.db import close_old_connections, connections
+from django.utils import translation
 
 if TYPE_CHECKING:
     from agents.provider import ProviderPool
@@ -146,10 +147,17 @@ def database_threads() -> concurrent.futures.ThreadPoolExecutor:
 
 
 async def run_in_db(job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a function that uses the ORM on one of the database threads; usable from any event loop."""
-    return await asyncio.get_running_loop().run_in_executor(
-        database_threads(), lambda: with_connection(job, *args, **kwargs)
-    )
+    """Run a function that uses the ORM on one of the database threads; usable from any event loop.
+
+    The thread speaks the language of the caller: of the person whose socket it is.
+    """
+    language = translation.get_language()
+
+    def run() -> T:
+        with translation.override(language):
+            return with_connection(job, *args, **kwargs)
+
+    return await asyncio.get_running_loop().run_in_executor(database_threads(), run)
 
 
 def submit_to_db(job: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:

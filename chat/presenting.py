@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from chat.compaction_words import stored
 from chat.models import Attachment, Conversation, Message, Participant, Turn
 from compaction.models import Compaction, State
 
@@ -140,7 +141,10 @@ def present_compaction(row: Compaction, *, newest_applied: int | None) -> JSON:
         "usage": row.usage,
         "cost": None if row.cost is None else float(row.cost),
         "duration_ms": row.duration_ms,
-        "error": present_error(row.error_code, row.error_text, row.retryable),
+        "error": present_error(
+            row.error_code, stored(row.error_code, row.error_figures, row.error_text), row.retryable
+        ),
+        "fallback": _present_fallback(row),
         "requested_by": row.requested_by.get_username() if row.requested_by else None,
         "instructions": row.instructions,
         "created_at": row.created_at,
@@ -151,6 +155,13 @@ def present_compaction(row: Compaction, *, newest_applied: int | None) -> JSON:
         "undo_requested_at": row.undo_requested_at,
         "can_undo": row.pk == newest_applied and row.state == State.APPLIED and row.undo_requested_at is None,
     }
+
+
+def _present_fallback(row: Compaction) -> JSON | None:
+    """Why the summary was made without a model although one was wanted."""
+    if not row.fallback_code:
+        return None
+    return {"code": row.fallback_code, "message": stored(row.fallback_code, row.fallback_figures, "")}
 
 
 def present_agent(agent: Any) -> JSON:

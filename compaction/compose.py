@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from compaction import fallback, quality, sections
 from compaction.case import LEAST_LIST, PREFIX_TOKENS, Case
@@ -47,6 +48,7 @@ class Outcome:
     strategy: str = ""
     rebuilt: bool = False
     fallback_code: str = ""
+    fallback_figures: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

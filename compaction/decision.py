@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
-
-from django.utils.translation import gettext as _
 
 from compaction.breaker import Breaker
 from compaction.errors import sentence
@@ -29,13 +28,8 @@ class FloorParts:
         return self.system + self.tools + self.pins + self.turn
 
     def largest(self) -> tuple[str, int]:
-        """What takes most of it, named for people, with its size (tokens)."""
-        parts = (
-            (_("the system prompt"), self.system),
-            (_("the list of tools"), self.tools),
-            (_("what is pinned"), self.pins),
-            (_("the newest message"), self.turn),
-        )
+        """What takes most of it, as `errors.sentence` knows it, with its size (tokens)."""
+        parts = (("system", self.system), ("tools", self.tools), ("pins", self.pins), ("turn", self.turn))
         return max(parts, key=lambda part: part[1])
 
 
@@ -67,13 +61,15 @@ class Decision:
     """What to do. `run`: start in the background; `wait`: the send waits, for the open run or for one started now;
     `skip`: wanted but not run; `refuse`: the send cannot go on until a person compacts; `none`: nothing is needed.
 
-    `reason` is the reason to run with; `code` and `message` say why, for programs and for people.
+    `reason` is the reason to run with; `code` and `message` say why, for programs and for people; `figures` are the
+    numbers of the sentence.
     """
 
     action: Action
     reason: Reason | None = None
     code: str = ""
     message: str = ""
+    figures: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def starts(self) -> bool:
@@ -166,7 +162,7 @@ def _nothing_to_gain(now: Situation) -> Decision | None:
 
 
 def _skip(code: str, **figures: Any) -> Decision:
-    return Decision("skip", None, code, sentence(code, figures))
+    return Decision("skip", None, code, sentence(code, figures), figures)
 
 
 def _because(action: Action, code: str, reason: Reason | None = None) -> Decision:

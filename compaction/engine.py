@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agents.messages import Message
@@ -57,7 +57,7 @@ class Plan:
     """What a compaction would do: nothing is applied yet (all sizes in raw tokens).
 
     `covered` gets flagged, `kept` stays; positions are inclusive, `between` is all that was live from one to the other.
-    `fallback_code` says why the extractive strategy stepped in, where it did.
+    Where the extractive strategy stepped in, `fallback_code` says why, with the figures of that sentence.
     """
 
     prefix: Prefix
@@ -77,6 +77,7 @@ class Plan:
     requests: int
     rebuilt: bool = False
     fallback_code: str = ""
+    fallback_figures: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def covered_hash(self) -> str:
@@ -140,7 +141,7 @@ def _without_model(case: Case, error: CompactionError, count: Count) -> Outcome:
     if not (case.must_shrink and case.strategy.uses_model):
         raise error
     try:
-        return replace(_extract(case, count), fallback_code=error.code)
+        return replace(_extract(case, count), fallback_code=error.code, fallback_figures=error.figures)
     except CompactionError:
         raise error from None
 
@@ -264,6 +265,7 @@ def _plan(case: Case, outcome: Outcome, calls: Calls) -> Plan:
         requests=calls.requests,
         rebuilt=outcome.rebuilt,
         fallback_code=outcome.fallback_code,
+        fallback_figures=outcome.fallback_figures,
     )
 
 

@@ -58,6 +58,14 @@ _SENTENCES: dict[str, Callable[[], str]] = {
     "cancelled": lambda: _("The compaction was cancelled; the context is as it was."),
 }
 
+# What can take most of a window, by the name it is stored under.
+_PARTS: dict[str, Callable[[], str]] = {
+    "system": lambda: _("the system prompt"),
+    "tools": lambda: _("the list of tools"),
+    "pins": lambda: _("what is pinned"),
+    "turn": lambda: _("the newest message"),
+}
+
 _RETRYABLE = {
     "summary_cut_off",
     "summary_empty",
@@ -74,10 +82,14 @@ _RETRYABLE = {
 def sentence(code: str, figures: Mapping[str, Any] | None = None) -> str:
     """What a code means, for people, in the language that is active; numbers get their thousands separated."""
     template = _SENTENCES[code]()
-    shown = _Figures(
-        {name: f"{value:,}" if isinstance(value, int) else value for name, value in (figures or {}).items()}
-    )
+    shown = _Figures({name: _shown(name, value) for name, value in (figures or {}).items()})
     return template % shown if "%" in template else template
+
+
+def _shown(name: str, value: Any) -> Any:
+    if name == "largest" and value in _PARTS:
+        return _PARTS[value]()
+    return f"{value:,}" if isinstance(value, int) else value
 
 
 class _Figures(dict[str, Any]):
@@ -85,6 +97,11 @@ class _Figures(dict[str, Any]):
 
     def __missing__(self, name: str) -> str:
         return "…"
+
+
+def is_known(code: str) -> bool:
+    """Whether `sentence` has words for this code."""
+    return code in _SENTENCES
 
 
 def codes() -> tuple[str, ...]:

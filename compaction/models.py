@@ -78,9 +78,14 @@ class Compaction(models.Model):
     cost = models.DecimalField(_("cost"), max_digits=12, decimal_places=6, null=True, blank=True)
     duration_ms = models.PositiveIntegerField(_("duration (ms)"), null=True, blank=True)
 
+    # Why it did not happen. Sentences are made from code and figures when they are shown; the text is that of the log.
     error_code = models.CharField(_("code"), max_length=60, blank=True)
     error_text = models.TextField(_("why"), blank=True)
+    error_figures = models.JSONField(default=dict, blank=True)
     retryable = models.BooleanField(default=False)
+    # Why the summary was made without a model, where one was wanted.
+    fallback_code = models.CharField(_("made without a model because of"), max_length=60, blank=True)
+    fallback_figures = models.JSONField(default=dict, blank=True)
     situation = models.CharField(max_length=64, blank=True, help_text="What a refusal was about: one row for each.")
 
     requested_by = models.ForeignKey(

@@ -13,6 +13,7 @@ http = get_asgi_application()
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 
 from chat.routing import websocket_urlpatterns  # noqa: E402
-from palimpsest.accounts.asgi import SameOrigin, SocketAuth  # noqa: E402
+from palimpsest.accounts.asgi import SameOrigin, SocketAuth, SocketLanguage  # noqa: E402
 
-application = ProtocolTypeRouter({"http": http, "websocket": SameOrigin(SocketAuth(URLRouter(websocket_urlpatterns)))})
+sockets = SameOrigin(SocketAuth(SocketLanguage(URLRouter(websocket_urlpatterns))))
+application = ProtocolTypeRouter({"http": http, "websocket": sockets})

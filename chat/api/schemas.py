@@ -118,6 +118,11 @@ class FailureOut(Schema):
     retryable: bool
 
 
+class ReasonOut(Schema):
+    code: str
+    message: str
+
+
 class TurnOut(Schema):
     id: int
     state: Literal["queued", "running", "done", "stopped", "failed", "interrupted"]
@@ -201,6 +206,7 @@ class CompactionOut(Schema):
     cost: float | None
     duration_ms: int | None
     error: FailureOut | None
+    fallback: ReasonOut | None
     requested_by: str | None
     instructions: str
     created_at: datetime

@@ -15,6 +15,7 @@ from django.contrib.auth import get_user
 from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest
 from django.http.request import split_domain_port, validate_host
+from django.utils import translation
 
 from palimpsest.accounts.keys import key_in, user_of_key
 
@@ -49,6 +50,25 @@ def person_of(scope: Scope) -> User | AnonymousUser:
     request = HttpRequest()
     request.session = import_module(settings.SESSION_ENGINE).SessionStore(cookie)
     return get_user(request)
+
+
+class SocketLanguage:
+    """Answers a socket in the language its page was drawn in: the one chosen, else the browser's."""
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> Any:
+        with translation.override(language_of(scope)):
+            return await self.application(scope, receive, send)
+
+
+def language_of(scope: Scope) -> str:
+    """The language of whoever opens a socket, found as for a page."""
+    request = HttpRequest()
+    request.COOKIES[settings.LANGUAGE_COOKIE_NAME] = _cookie(scope, settings.LANGUAGE_COOKIE_NAME)
+    request.META["HTTP_ACCEPT_LANGUAGE"] = header(scope, b"accept-language")
+    return translation.get_language_from_request(request)
 
 
 class SameOrigin:

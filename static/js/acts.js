@@ -180,6 +180,14 @@ export function conversationActs(page, frame) {
     toast(headline(done), "note", { label: _("Show"), act: () => frame.transcript().revealCard(done.id) });
   }
 
+  /** Why there was no compaction. The event is in the language of whoever found out, the run itself in the reader's. @param {any} data */
+  async function uncompacted(data) {
+    const run = await get(path(`/compactions/${data.id}`)).catch(() => null);
+    const why = run?.error?.message || data.message;
+    if (run?.state === "skipped") toast(why);
+    else announce(_("Compaction failed: {why}", { why }), "assertive");
+  }
+
   /** Where the history would no longer fit, the server says so first, and the person decides. @param {any} one */
   async function undo(one, confirm = false) {
     try {
@@ -374,6 +382,7 @@ export function conversationActs(page, frame) {
     answered,
     compact,
     compacted,
+    uncompacted,
     createConversation,
     drawHome,
     switchAgent,

@@ -207,8 +207,8 @@ function say(envelope) {
   else if (type === "turn_interrupted") announce(_("The answer was interrupted."), "assertive");
   else if (type === "compaction_start") announce(_("Compaction started."));
   else if (type === "compaction_done") acts.compacted(data);
-  else if (type === "compaction_error") announce(_("Compaction failed: {why}", { why: data.message }), "assertive");
-  else if (type === "compaction_skipped") toast(data.message);
+  else if (type === "compaction_error") acts.uncompacted(data);
+  else if (type === "compaction_skipped") acts.uncompacted(data);
   else if (type === "compaction_undone") announce(_("Compaction undone."));
   else if (type === "conversation")
     data.conversation?.deleted ? gone(_("This conversation was deleted.")) : sidebar.put(page.state.conversation);

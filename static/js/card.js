@@ -154,6 +154,7 @@ function done(compaction, acts, how) {
               .join(" · "),
       ),
     ),
+    compaction.fallback && h("p.card-line", null, withoutModel(compaction.fallback)),
     tabs(compaction, acts),
     h(
       "div.card-foot",
@@ -165,6 +166,13 @@ function done(compaction, acts, how) {
         h("button", { type: "button", onclick: () => acts.undo(compaction) }, icon("undo"), _("Undo")),
     ),
   ];
+}
+
+/** Why no model wrote the summary although one was wanted. @param {{message: string}} fallback */
+export function withoutModel(fallback) {
+  return _("Made without a model, because otherwise the context would not have fitted the window. {why}", {
+    why: fallback.message,
+  });
 }
 
 /** Both tabs start closed, so that the card stays small; a second click closes a tab again. @param {any} compaction @param {CardActs} acts */

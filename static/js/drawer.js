@@ -50,6 +50,7 @@ function facts(compaction) {
         (compaction.strategy === "extractive" ? _("nobody: made without a model") : null),
     ],
     [_("Strategy"), compaction.strategy],
+    [_("Why without a model"), compaction.fallback?.message],
     [_("Asked by"), compaction.requested_by],
     [_("Asked to keep"), compaction.instructions],
     [_("Took"), compaction.duration_ms ? duration(compaction.duration_ms) : null],
@@ -72,20 +73,20 @@ function facts(compaction) {
 /** The check's figures, whatever it measured. @param {Record<string, any>} quality */
 function qualityRows(quality) {
   const names = /** @type {Record<string, () => string>} */ ({
-    reachable: () => _("Names and numbers still reachable"),
-    coverage: () => _("Names and numbers still reachable"),
     sections: () => _("Sections"),
+    ratio_percent: () => _("Size of what stands for the messages"),
+    reachable_percent: () => _("Names, numbers, paths and links still reachable"),
+    written_percent: () => _("Of these in the summary's own words"),
     repaired: () => _("Repaired once"),
     missing: () => _("Not in the summary"),
   });
   return Object.entries(quality)
-    .filter(([name, value]) => names[name] && value != null)
-    .map(([name, value]) => [names[name](), readable(value)]);
+    .filter(([name, value]) => names[name] && value != null && !(Array.isArray(value) && !value.length))
+    .map(([name, value]) => [names[name](), name.endsWith("_percent") ? `${value} %` : readable(value)]);
 }
 
 /** @param {any} value */
 function readable(value) {
-  if (typeof value === "number" && value > 0 && value <= 1) return `${Math.round(value * 100)} %`;
   if (typeof value === "boolean") return value ? _("yes") : _("no");
   if (Array.isArray(value)) return value.length > 12 ? `${value.slice(0, 12).join(", ")} …` : value.join(", ");
   return typeof value === "object" ? null : String(value);

@@ -116,3 +116,19 @@ def test_the_site_has_one_page_of_settings(root: Client) -> None:
     root.post(path, {"default_auxiliary_channel": helper.pk, "default_auxiliary_model": "small"})
     assert SiteSettings.current().default_auxiliary_channel == helper
     assert root.get("/admin/agents/sitesettings/add/").status_code == 403
+
+
+def test_prices_are_written_one_model_a_line(root: Client) -> None:
+    root.post("/admin/agents/channel/add/", _form(prices="one 0.4 1.6\na model/with spaces 2 8\n"))
+    channel = Channel.objects.get(name="Main")
+
+    assert channel.prices == {"one": [0.4, 1.6], "a model/with spaces": [2.0, 8.0]}
+    assert "one 0.4 1.6\na model/with spaces 2 8" in root.get(_path(channel)).content.decode().replace("\r", "")
+
+
+@pytest.mark.parametrize("line", ["one", "one 0.4", "one cheap 2", "one -1 2", "one nan 1", "one inf 1"])
+def test_what_is_no_price_is_refused(root: Client, line: str) -> None:
+    answer = root.post("/admin/agents/channel/add/", _form(prices=line))
+
+    assert "is not a model" in answer.content.decode()
+    assert not Channel.objects.filter(name="Main").exists()

@@ -327,7 +327,7 @@ def test_without_a_summariser_code_makes_room_where_the_request_would_not_fit() 
 
     assert row.state == State.APPLIED
     assert row.strategy == "extractive"
-    assert row.quality["fallback_for"] == "auxiliary_unavailable"
+    assert row.fallback_code == "auxiliary_unavailable"
     assert row.channel_name == ""
 
 
