@@ -89,6 +89,17 @@ def test_a_file_of_another_conversation_is_not_found(alice: Caller, conversation
     assert alice.get(f"/conversations/{elsewhere.pk}/attachments/{made['id']}").status == 404
 
 
+def test_27_a_summarys_link_to_another_persons_file_leads_nowhere(alice: Caller, charlie: Caller, here: str) -> None:
+    from tests.builders import make_conversation
+
+    private = make_conversation(owner=charlie.user)
+    made = _upload(charlie, f"/conversations/{private.pk}", "secret.txt", b"hello").json
+
+    for link in (f"/conversations/{private.pk}/attachments/{made['id']}", f"{here}/attachments/{made['id']}"):
+        assert alice.get(link).status == 404
+        assert alice.get(f"{link}/text").status == 404
+
+
 @pytest.mark.parametrize(
     ("name", "shown"),
     [

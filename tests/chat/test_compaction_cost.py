@@ -15,7 +15,7 @@ from chat.locking import locked
 from chat.models import Conversation
 from chat.models import Message as Row
 from compaction.models import Compaction, State
-from tests.builders import make_agent, make_conversation
+from tests.builders import make_agent, make_conversation, make_user
 from tests.chat.scripting import long_chat, small_agent, summariser
 
 
@@ -74,13 +74,14 @@ def at_once(*jobs: Any) -> list[Any]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_tabs_that_ask_at_once_get_the_same_run() -> None:
-    conversation = make_conversation(long_chat(), agent=small_agent())
+def test_25_two_tabs_or_two_people_that_ask_at_once_get_the_same_run() -> None:
+    bob = make_user("bob")
+    conversation = make_conversation(long_chat(), agent=small_agent(), people=[(bob, "member")])
 
     def ask() -> Compaction:
         return compacting.request_compaction(conversation.owner, conversation.pk)
 
-    rows = at_once(ask, ask, ask, ask)
+    rows = at_once(ask, ask, ask, lambda: compacting.request_compaction(bob, conversation.pk))
 
     assert {row.pk for row in rows} == {Compaction.objects.get().pk}
 

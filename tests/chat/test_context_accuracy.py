@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 from statistics import median, quantiles
 
 import pytest
 
+from agents.tokens import count_text
 from agents.usage import Usage
 from chat import context
 from chat.importing import import_lines
@@ -50,6 +52,22 @@ def test_the_meter_follows_a_real_session_within_five_percent() -> None:
     assert len(later) > 50
     assert median(later) <= 0.05
     assert quantiles(later, n=20)[-1] <= 0.12
+
+
+def test_answers_are_counted_as_their_providers_report_them() -> None:
+    """The recorded streams of other suppliers, with no report seen before: Qwen, Llama and OpenAI's own."""
+    errors = []
+    for line in (SHARED / "transcripts").parent.joinpath("sse", "sse_chat.jsonl").read_text().splitlines():
+        stream = json.loads(line)
+        usage = Usage.from_openai(stream["meta"].get("usage") or {})
+        reported = usage.completion_tokens - usage.reasoning_tokens
+        text = stream["messages"][0].get("content") or ""
+        if reported >= 100 and len(text) >= 100:
+            errors.append(abs(count_text(text) - reported) / reported)
+
+    assert len(errors) >= 5
+    assert median(errors) <= 0.05
+    assert max(errors) <= 0.12
 
 
 def note(conversation: Conversation, usage: Usage, position: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agents import tokens
 from agents.messages import Message
 from agents.usage import Usage
 from chat import compacting, compaction_runs, context, history
@@ -174,6 +175,28 @@ def test_20_a_replaced_answer_makes_a_waiting_summary_stale() -> None:
     assert outcome.applied is None
     row.refresh_from_db()
     assert row.state == State.STALE
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "我们决定把数据库从单机迁移到集群，请记住不要在生产环境直接执行删除操作。",
+        "データベースを移行する前に、必ずバックアップを取ってください。本番環境では削除しないでください。",
+        "데이터베이스를 이전하기 전에 반드시 백업을 만들고 운영 환경에서는 삭제하지 마세요.",
+    ],
+)
+def test_22_chinese_japanese_and_korean_are_not_under_counted(sentence: str) -> None:
+    """A quarter of a token for each character, the rule for English, would say a third of what it is."""
+    chat = [sentence * 40, "好"]
+    usage = context.measure(reload(make_conversation(chat, agent=make_agent(window=32_000)).pk))
+
+    assert usage.estimated
+    assert usage.parts["messages"] == pytest.approx(len(encoded(sentence * 40)), rel=0.02)
+    assert usage.parts["messages"] > 1.8 * len(sentence) * 40 / 4
+
+
+def encoded(text: str) -> list[int]:
+    return tokens.encoding_for("gpt-4.1").encode_ordinary(text)
 
 
 def test_23_the_marker_is_there_after_a_reload() -> None:
