@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from bench import compacting, opening, streaming
 from bench.figures import Figure, Report
@@ -109,16 +110,16 @@ def _upstream() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _house(way: str) -> Iterator[House]:
+def _house(way: str, **how: Any) -> Iterator[House]:
     if way == "embedded":
-        with House() as house:
+        with House(**how) as house:
             yield house
         return
     if not _has_servers():
         sys.exit("The scaled bench needs DATABASE_URL (PostgreSQL) and REDIS_URL.")
     from tests.live import scaled_house
 
-    with scaled_house(web=1, workers=2) as house, house:
+    with scaled_house(web=1, workers=2, **how) as house, house:
         yield house
 
 

@@ -99,6 +99,7 @@ class House:
     web: int = 1
     workers: int = 1
     env: dict[str, str] = field(default_factory=dict)
+    program: tuple[str, ...] = ("manage.py",)  # what Python runs
     parts: list[Part] = field(default_factory=list)
     started_in: float = 0.0  # seconds from the start of the process to its first page, in an empty folder
     started_again_in: float = 0.0  # the same once more
@@ -239,7 +240,7 @@ class House:
         log = self.folder / f"{name}-{self._count}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "manage.py", *arguments],
+                [sys.executable, *self.program, *arguments],
                 cwd=ROOT,
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,
