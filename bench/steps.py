@@ -92,14 +92,17 @@ async def _one(field: Field, folder: Path, count: int, rounds: int) -> None:
     for chat in chats:
         chat.close()
     total = [answer for found in answers.values() for answer in found]
-    over = [percentile([a.first_token for a in total], p) - percentile([a.first_token for a in plain], p) for p in (50, 99)]
+    over = [
+        percentile([a.first_token for a in total], p) - percentile([a.first_token for a in plain], p) for p in (50, 99)
+    ]
     print(
         f"\n{count} chats, {len(total)} answers: first token over direct p50 {over[0]:.1f} ms, p99 {over[1]:.1f} ms; "
         f"load {os.getloadavg()[0]:.1f}"
     )
     for name in after:
         used = after[name] - before.get(name, 0)
-        print(f"  {name}: {used / len(total) * 1000:.1f} ms of processor time an answer, {used / took * 100:.0f} % of a core")
+        each = used / len(total) * 1000
+        print(f"  {name}: {each:.1f} ms of processor time an answer, {used / took * 100:.0f} % of a core")
     table = _table(_notes(folder), answers)
     if not table:
         return
@@ -120,7 +123,9 @@ def _notes(folder: Path) -> dict[str, list[tuple[int, str]]]:
     return {conversation: sorted(steps) for conversation, steps in found.items()}
 
 
-def _table(notes: dict[str, list[tuple[int, str]]], answers: dict[str, list[drive.Answer]]) -> dict[str, tuple[float, float]]:
+def _table(
+    notes: dict[str, list[tuple[int, str]]], answers: dict[str, list[drive.Answer]]
+) -> dict[str, tuple[float, float]]:
     """Median and 90th percentile of each step's time (ms)."""
     spent: dict[str, list[float]] = {step: [] for step in STEPS}
     for conversation, asked in answers.items():

@@ -67,7 +67,7 @@ def around_async(notes: Notes, owner: Any, name: str, which: Which, before: str 
 def patch(notes: Notes) -> None:
     """Every step of bench/steps.py; a name that is gone fails here, loudly."""
     from agents import provider
-    from chat import answering, asking, broadcast, claiming, consumers, locking, sending, streaming, working
+    from chat import answering, broadcast, claiming, consumers, locking, sending, streaming, working
 
     is_chat = lambda self, text: self.conversation if '"chat"' in text[:40] else None  # noqa: E731
     around(notes, consumers.ConversationConsumer, "_received", is_chat, "heard")
@@ -108,11 +108,12 @@ def patch(notes: Notes) -> None:
     first = lambda self, track, text: self.claim.conversation if not self.length else None  # noqa: E731
     around(notes, streaming.Stream, "_add", first, "first_piece")
 
+    def is_first(frame: bytes) -> bool:
+        return frame.startswith(b'{"type":"delta"') and b'"offset":0' in frame
+
     def first_delta(self: Any, address: Any, message: Any) -> Any:
-        is_first = message["type"] == "frame" and any(
-            frame.startswith(b'{"type":"delta"') and b'"offset":0' in frame for frame in message["frames"]
-        )
-        return address.name.partition(".")[2] if is_first else None
+        found = message["type"] == "frame" and any(map(is_first, message["frames"]))
+        return address.name.partition(".")[2] if found else None
 
     around_async(notes, broadcast.Outbox, "_send", first_delta, "handed_over", "layer_has_it")
 
@@ -120,9 +121,11 @@ def patch(notes: Notes) -> None:
         if message["type"] != "frame":
             return None
         frames = message["frames"]
-        return self.conversation if any(b'"offset":0' in f and f.startswith(b'{"type":"delta"') for f in frames) else None
+        return (
+            self.conversation if any(b'"offset":0' in f and f.startswith(b'{"type":"delta"') for f in frames) else None
+        )
 
-    around_async(notes, consumers.ConversationConsumer, "dispatch", first_frame, "back_at_web")
+    around(notes, consumers.ConversationConsumer, "_told", first_frame, "back_at_web")
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Union
 from uuid import UUID
 
 from django.db.models import F, QuerySet
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.base_user import AbstractBaseUser
     from django.contrib.auth.models import AnonymousUser
 
-    Person = AbstractBaseUser | AnonymousUser
+Person = Union["AbstractBaseUser", "AnonymousUser"]
 
 _ROWS = Prepared(
     "chat_participant p JOIN chat_conversation c ON c.id = p.conversation_id "
@@ -48,7 +48,7 @@ def access_conversation(user: Person, conversation_id: UUID | str, role: str = R
 
 def role_of(user: Person, conversation_id: UUID | str) -> str | None:
     """The person's role, None for an outsider or a deleted conversation: the cheap check of a socket."""
-    valid = _uuid(conversation_id)
+    valid = valid_id(conversation_id)
     if valid is None or not user.is_active or user.pk is None:
         return None
     rows = Participant.objects.filter(user_id=user.pk, conversation_id=valid, conversation__deleted_at__isnull=True)
@@ -64,14 +64,15 @@ def conversations_of(user: Person) -> QuerySet[Conversation]:
 
 
 def _participation(user: Person, conversation_id: UUID | str) -> Participant | None:
-    valid = _uuid(conversation_id)
+    valid = valid_id(conversation_id)
     if valid is None or not user.is_active or user.pk is None:
         return None
     rows: list[Participant] = _ROWS.fetch(user=user.pk, conversation=key(Conversation, valid))
     return rows[0] if rows else None
 
 
-def _uuid(value: UUID | str) -> UUID | None:
+def valid_id(value: UUID | str) -> UUID | None:
+    """The id of a conversation as it came from outside; None where it is none."""
     if isinstance(value, UUID):
         return value
     try:

@@ -69,10 +69,10 @@ def sync(conversation: UUID, wanted: requests.SyncData, channel: str) -> list[by
     """
     turn, message = wanted.turn or 0, wanted.message or 0
     rows = Message.objects.filter(pk=message, conversation=conversation, turn=turn)
-    found = rows.values_list("status", "content", "thinking", "turn__state", "turn__attempt").first()
+    found = rows.values_list("status", "content", "thinking", "turn__state", "turn__attempt", "turn__worker").first()
     if found is None or found[0] != MessageStatus.STREAMING or found[3] != TurnState.RUNNING:
         return None
-    _status, content, thinking, _state, attempt = found
+    _status, content, thinking, _state, attempt, worker = found
     frames, offsets = [], []
     known = ((ThinkingDelta, thinking, wanted.thinking_offset), (Delta, content, wanted.offset))
     for event, text, asked in known:
@@ -80,8 +80,8 @@ def sync(conversation: UUID, wanted: requests.SyncData, channel: str) -> list[by
         if text[offset:]:
             frames.append(encode(event(turn, attempt, message, offset, text[offset:]), conversation))
         offsets.append(max(offset, len(text)))
-    broadcast.publish_to_turn(
-        turn,
+    broadcast.publish_to_worker(
+        worker,
         {
             "type": "turn.sync",
             "turn": turn,

@@ -7,6 +7,7 @@ The layer only carries: when it is away a frame is lost, never a turn, and clien
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
 from collections.abc import Callable
@@ -33,8 +34,9 @@ def user_group(user_id: int | str) -> str:
     return f"user.{user_id}"
 
 
-def turn_group(turn_id: int) -> str:
-    return f"turn.{turn_id}"
+def worker_group(worker: str) -> str:
+    """The group of one worker process, by its name in `Turn.worker`, which may hold what a group's name may not."""
+    return f"worker.{hashlib.blake2b(worker.encode(), digest_size=16).hexdigest()}"
 
 
 def publish(conversation_id: UUID | str, frames: list[bytes], sent: Sent | None = None) -> None:
@@ -52,9 +54,9 @@ def publish_to_user(user_id: int | str, message: dict[str, Any]) -> None:
     _outbox().tell(Address(user_group(user_id), is_group=True), message)
 
 
-def publish_to_turn(turn_id: int, message: dict[str, Any]) -> None:
-    """Tell the worker that owns a turn something: stop, send again, go on."""
-    _outbox().tell(Address(turn_group(turn_id), is_group=True), message)
+def publish_to_worker(worker: str, message: dict[str, Any]) -> None:
+    """Tell the worker that owns a turn something about it: stop, send again."""
+    _outbox().tell(Address(worker_group(worker), is_group=True), message)
 
 
 def publish_to_conversation(conversation_id: UUID | str, message: dict[str, Any]) -> None:

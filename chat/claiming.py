@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import DateTimeField, ExpressionWrapper
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
@@ -24,7 +23,7 @@ from chat.errors import NotFound
 from chat.events import MessageStored, TurnError, TurnStart
 from chat.locking import Desk, locked
 from chat.models import Conversation, Message, MessageStatus, Turn, TurnState
-from chat.prepared import Part, Prepared, clock, insert, write
+from chat.prepared import Part, Prepared, clock, executed, insert, write
 from chat.presenting import present_message
 from chat.queueing import announce_queue, open_turns
 
@@ -110,13 +109,12 @@ def own(desk: Desk, claim: Claim) -> Turn:
 
 
 def _claim(desk: Desk, turn: Turn) -> Claim | None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE chat_turn SET state = 'running', attempt = attempt + 1, worker = %s, waits_for_id = NULL, "  # noqa: S608
-            f"claimed_at = {clock()}, heartbeat_at = {clock()}, lease_until = {clock(LEASE_SECONDS)} "
-            "WHERE id = %s AND state = 'queued' AND attempt = %s",
-            [worker_name(), turn.pk, turn.attempt],
-        )
+    claim = (
+        "UPDATE chat_turn SET state = 'running', attempt = attempt + 1, worker = %s, waits_for_id = NULL, "  # noqa: S608
+        f"claimed_at = {clock()}, heartbeat_at = {clock()}, lease_until = {clock(LEASE_SECONDS)} "
+        "WHERE id = %s AND state = 'queued' AND attempt = %s"
+    )
+    with executed(claim, [worker_name(), turn.pk, turn.attempt]) as cursor:
         if not cursor.rowcount:
             return None
     turn.attempt += 1

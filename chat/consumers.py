@@ -38,7 +38,20 @@ class ConversationConsumer(AsyncConsumer):  # type: ignore[misc]
     """Requests are done one after the other on a task of their own, so that frames never wait for them."""
 
     async def dispatch(self, message: dict[str, Any]) -> None:
-        """Frames first: the stock dispatch hops to a database thread before every message."""
+        """Without the stock dispatch's hop to a database thread before every message."""
+        kind = message["type"]
+        if kind == "websocket.receive":
+            self._received(message.get("text") or "")
+        elif kind == "websocket.connect":
+            await self._connect()
+        elif kind == "websocket.disconnect":
+            await self._disconnect()
+            raise StopConsumer
+        else:
+            self._told(message)
+
+    def _told(self, message: dict[str, Any]) -> None:
+        """What the layer brings; it is handed over as it arrives, with no task or queue between."""
         kind = message["type"]
         if kind == "frame":
             self.outgoing.put(message["frames"])
@@ -46,13 +59,6 @@ class ConversationConsumer(AsyncConsumer):  # type: ignore[misc]
             self._heard(message)
         elif kind == "recheck":
             self._ask(None)
-        elif kind == "websocket.receive":
-            self._received(message.get("text") or "")
-        elif kind == "websocket.connect":
-            await self._connect()
-        elif kind == "websocket.disconnect":
-            await self._disconnect()
-            raise StopConsumer
 
     # Coming and going
 
@@ -68,6 +74,7 @@ class ConversationConsumer(AsyncConsumer):  # type: ignore[misc]
             broadcast.conversation_group(self.conversation),
             broadcast.user_group(self.user.pk or 0),
         ]
+        self.channel_layer.attach(self.channel_name, self._told)
         metrics.SOCKETS.inc()
         await self.base_send({"type": "websocket.accept"})
         if not self.user.is_authenticated:

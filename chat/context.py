@@ -20,6 +20,7 @@ from chat.history import CLEARED_TOKENS
 from chat.locking import Desk
 from chat.models import LIVE, Conversation
 from chat.models import Message as Row
+from chat.prepared import executed
 from compaction.breaker import Breaker
 from compaction.thresholds import Thresholds, Tier, compute_thresholds
 
@@ -258,8 +259,7 @@ def _read_sums(conversation: Conversation, position: int) -> _Sums:
     key = conversation._meta.pk.get_db_prep_value(conversation.pk, connection)
     agent = conversation.agent
     values = {"channel": agent.channel_id, "model": agent.model_name, "conversation": key, "position": position}
-    with connection.cursor() as cursor:
-        cursor.execute(_MEASURE, values)
+    with executed(_MEASURE, values) as cursor:
         return _Sums(*(value or 0 for value in cursor.fetchone()))
 
 

@@ -138,7 +138,7 @@ def _stop_turns(desk: Desk) -> None:
     turns.filter(state=TurnState.QUEUED).update(state=TurnState.STOPPED, finished_at=now)
     for turn in turns.filter(state=TurnState.RUNNING):
         turns.filter(pk=turn.pk).update(stop_requested_at=now)
-        desk.then(partial(broadcast.publish_to_turn, turn.pk, {"type": "turn.stop", "turn": turn.pk}))
+        desk.then(partial(broadcast.publish_to_worker, turn.worker, {"type": "turn.stop", "turn": turn.pk}))
     Compaction.objects.filter(conversation=desk.conversation, state__in=OPEN_STATES).update(cancel_requested_at=now)
 
 

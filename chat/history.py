@@ -17,10 +17,10 @@ from agents import tokens
 from agents.messages import ContentPart, Message, ToolCall
 from agents.text import clean
 from chat import offered
-from chat.models import LIVE, Conversation, MessageStatus, Participant
+from chat.models import LIVE, Conversation, MessageStatus
 from chat.models import Message as Row
+from chat.prepared import executed, key
 from compaction.microcompact import CLEARED
-from compaction.models import Compaction, State
 from compaction.transcript import Entry, Prefix, Transcript
 from compaction.validate import complete_pairs
 
@@ -52,6 +52,18 @@ CONTENT = _NAMES.index("content")
 _UNSAFE_IN_NAME = re.compile(r"[\s<|\\/>]+")
 
 Values = tuple[Any, ...]
+
+# The request of every turn is made from these two: as text, since building querysets would take longer than reading.
+_SELECTED = ", ".join(f"CAST(m.{name} AS TEXT)" if name in _JSON else f"m.{name}" for name in _NAMES)
+_LIVE = (
+    f"SELECT {_SELECTED} FROM chat_message m WHERE m.conversation_id = %(conversation)s AND NOT m.is_summary "  # noqa: S608
+    "AND m.position IS NOT NULL AND m.retired_at IS NULL AND m.compacted_into_id IS NULL "
+    "AND m.status <> 'streaming' ORDER BY m.position"
+)
+_PEOPLE_AND_PREFIX = """SELECT
+  (SELECT COUNT(*) FROM (SELECT 1 FROM chat_participant p WHERE p.conversation_id = %(conversation)s LIMIT 2) two),
+  (SELECT CAST(c.prefix AS TEXT) FROM compaction_compaction c
+    WHERE c.conversation_id = %(conversation)s AND c.state = 'applied' ORDER BY c.id DESC LIMIT 1)"""
 
 
 def live_rows(conversation: Conversation) -> QuerySet[Row]:
@@ -98,11 +110,16 @@ def _named(part: ContentPart) -> ContentPart:
 
 def load_transcript(conversation: Conversation, *, pending: Sequence[Row] = ()) -> Transcript:
     """Everything the next request is made of; `pending` are drafts that would be claimed next."""
-    named = is_shared(conversation)
+    of = {"conversation": key(Conversation, conversation.pk)}
+    with executed(_PEOPLE_AND_PREFIX, of) as cursor:
+        people, stored = cursor.fetchone()
+    named = people > 1  # only then does the model read who said what
+    made = orjson.loads(stored) if stored else None
+    prefix = Prefix.from_json(made) if made else None
     keep = offered.kept_tools(conversation.agent)
-    prefix = applied_prefix(conversation)
+    with executed(_LIVE, of) as cursor:
+        live = entries_of(cursor.fetchall(), named=named, keep=keep)
     pinned = read(pinned_covered_rows(conversation)) if prefix else ()
-    live = entries_of(read(live_rows(conversation)), named=named, keep=keep)
     drafts = _drafts(conversation, pending, named)
     schemas = offered.schemas(conversation.agent)
     system = offered.system_messages(conversation.agent)
@@ -121,22 +138,6 @@ def originals(conversation: Conversation) -> QuerySet[Row]:
     """Every message that a summary stands for, in order."""
     covered = Row.objects.filter(conversation=conversation, is_summary=False, compacted_into__isnull=False)
     return covered.filter(retired_at=None).order_by("position")
-
-
-def applied_prefix(conversation: Conversation) -> Prefix | None:
-    """What the newest applied compaction puts before the live messages."""
-    stored = (
-        Compaction.objects.filter(conversation=conversation, state=State.APPLIED)
-        .order_by("-id")
-        .values_list("prefix", flat=True)
-        .first()
-    )
-    return Prefix.from_json(stored) if stored else None
-
-
-def is_shared(conversation: Conversation) -> bool:
-    """Whether several people talk here: only then does the model read who said what."""
-    return Participant.objects.filter(conversation=conversation)[1:2].exists()
 
 
 def read(rows: QuerySet[Row], columns: Sequence[str | Combinable] = COLUMNS) -> list[Values]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -20,9 +21,10 @@ from django.utils import timezone
 
 from agents.models import Agent, Channel
 from chat import broadcast
-from chat.errors import NotFound
+from chat.access import RANKS, Person, valid_id
+from chat.errors import Forbidden, NotFound
 from chat.events import Event, encode
-from chat.models import Conversation
+from chat.models import Conversation, Participant
 from chat.prepared import Part, Prepared, key, write
 
 _ROWS = Prepared(
@@ -31,6 +33,15 @@ _ROWS = Prepared(
     Part(Conversation, "c"),
     Part(Agent, "a", ("agent",)),
     Part(Channel, "ch", ("agent", "channel")),
+)
+
+_ROWS_OF_A_PERSON = Prepared(
+    "chat_conversation c JOIN agents_agent a ON a.id = c.agent_id JOIN agents_channel ch ON ch.id = a.channel_id "
+    "JOIN chat_participant p ON p.conversation_id = c.id AND p.user_id = %(user)s WHERE c.id = %(id)s",
+    Part(Conversation, "c"),
+    Part(Agent, "a", ("agent",)),
+    Part(Channel, "ch", ("agent", "channel")),
+    Part(Participant, "p", ("_participation",)),
 )
 
 _FIELDS = (
@@ -94,11 +105,43 @@ def read_conversation(conversation_id: UUID) -> Conversation:
 @contextmanager
 def locked(conversation_id: UUID | str, *, deleted: bool = False) -> Iterator[Desk]:
     """Lock the conversation's row for one short transaction. Raises NotFound for a missing (or deleted) one."""
+    with _transaction(conversation_id, _lock, deleted) as desk:
+        yield desk
+
+
+@contextmanager
+def locked_by(user: Person, conversation_id: UUID | str, role: str) -> Iterator[Desk]:
+    """`access_conversation` and `locked` in one statement. Raises NotFound for an outsider, Forbidden for less."""
+    with _transaction(conversation_id, _lock_for, user, role) as desk:
+        yield desk
+
+
+def _lock(conversation_id: UUID | str, deleted: bool) -> Conversation:
+    found: list[Conversation] = _ROWS.fetch(lock="c", id=key(Conversation, conversation_id))
+    if not found or (found[0].deleted_at and not deleted):
+        raise NotFound
+    return found[0]
+
+
+def _lock_for(conversation_id: UUID | str, user: Person, role: str) -> Conversation:
+    valid = valid_id(conversation_id)
+    if valid is None or not user.is_active or user.pk is None:
+        raise NotFound
+    found: list[Conversation] = _ROWS_OF_A_PERSON.fetch(lock="c", id=key(Conversation, valid), user=user.pk)
+    if not found or found[0].deleted_at:
+        raise NotFound
+    conversation = found[0]
+    has = conversation.__dict__.pop("_participation").role
+    if RANKS[has] < RANKS[role]:
+        raise Forbidden
+    conversation.accessed_as = has
+    return conversation
+
+
+@contextmanager
+def _transaction(conversation_id: UUID | str, lock: Callable[..., Conversation], *how: Any) -> Iterator[Desk]:
     with transaction.atomic():
-        found: list[Conversation] = _ROWS.fetch(lock="c", id=key(Conversation, conversation_id))
-        if not found or (found[0].deleted_at and not deleted):
-            raise NotFound
-        conversation = found[0]
+        conversation = lock(conversation_id, *how)
         desk = Desk(conversation)
         before = {name: getattr(conversation, attribute) for name, attribute in LOCKED_FIELDS.items()}
         yield desk

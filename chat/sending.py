@@ -15,7 +15,7 @@ from chat import commands, compacting, files
 from chat.access import access_conversation
 from chat.conversations import clean_title
 from chat.errors import ChatError, Conflict, Invalid
-from chat.locking import Desk, locked
+from chat.locking import Desk, locked_by
 from chat.models import Attachment, Conversation, Message, Role, Turn
 from chat.prepared import Part, Prepared, insert, key
 from chat.queueing import announce_queue, count_question
@@ -81,27 +81,47 @@ def send_message(
         raise MessageTooLong
     if client_id is not None and not 0 < len(client_id) <= LONGEST_CLIENT_ID:
         raise Invalid
-    conversation = access_conversation(user, conversation_id, Role.MEMBER)
-    if attachments and (known := _sent_before(conversation, user, client_id)):
-        return known
-    # Reads files, so before the lock.
-    parts = files.parts_of(conversation, user, attachments) if attachments else ()
-    check_seen(conversation, parts)
-    with locked(conversation_id) as desk:
-        if known := _sent_before(conversation, user, client_id):
+    parts: tuple[ContentPart, ...] = ()
+    if attachments:
+        conversation = access_conversation(user, conversation_id, Role.MEMBER)
+        if known := _sent_before(conversation.pk, user, client_id):
             return known
-        message, turn = queue_message(desk, user, content, [part.to_json() for part in parts], client_id)
-        take_files(message, attachments)
-        compacting.clear_idle(desk)
-        announce_queue(desk)
-        desk.then(lambda: wake(desk.conversation.pk))
+        parts = tuple(files.parts_of(conversation, user, attachments))  # reads files, so before the lock
+    shown = [part.to_json() for part in parts]
+    count = count_question(content, shown)
+    try:
+        with locked_by(user, conversation_id, Role.MEMBER) as desk:
+            check_seen(desk.conversation, parts)
+            message, turn = queue_message(desk, user, content, shown, client_id, count)
+            take_files(message, attachments)
+            compacting.clear_idle(desk)
+            announce_queue(desk)
+            desk.then(lambda: wake(desk.conversation.pk))
+    except _SentBefore as error:
+        known = _sent_before(error.conversation, user, client_id)
+        if known is None:  # taken back in this very moment
+            raise Conflict from error
+        return known
     return Sent(message, turn)
 
 
+class _SentBefore(Exception):
+    """This person has used this client id in the conversation before."""
+
+    def __init__(self, conversation: UUID) -> None:
+        super().__init__()
+        self.conversation = conversation
+
+
 def queue_message(
-    desk: Desk, user: User, content: str, parts: list[dict[str, Any]], client_id: str | None = None
+    desk: Desk,
+    user: User,
+    content: str,
+    parts: list[dict[str, Any]],
+    client_id: str | None = None,
+    count: int | None = None,
 ) -> tuple[Message, Turn]:
-    """The draft and its turn; call with the lock held."""
+    """The draft and its turn; call with the lock held. `count`: its tokens, where they were counted before."""
     message = Message(
         conversation=desk.conversation,
         role="user",
@@ -110,9 +130,10 @@ def queue_message(
         content=content,
         parts=parts,
         client_id=client_id or None,
-        token_count=count_question(content, parts),
+        token_count=count_question(content, parts) if count is None else count,
     )
-    insert(message)
+    if not insert(message, unless_known=True):
+        raise _SentBefore(desk.conversation.pk)
     turn = Turn(conversation=desk.conversation, user_message=message, requested_by=user)
     insert(turn)
     if not desk.conversation.title:
@@ -126,11 +147,11 @@ def check_seen(conversation: Conversation, parts: Sequence[ContentPart]) -> None
         raise ImagesNotSeen
 
 
-def _sent_before(conversation: Conversation, user: User, client_id: str | None) -> Sent | None:
+def _sent_before(conversation: UUID, user: User, client_id: str | None) -> Sent | None:
     if not client_id:
         return None
     found: list[Message] = _SENT.fetch(
-        conversation=key(Conversation, conversation.pk), author=user.pk, client_id=client_id
+        conversation=key(Conversation, conversation), author=user.pk, client_id=client_id
     )
     if not found:
         return None

@@ -14,13 +14,14 @@ from uuid import UUID
 
 from celery.signals import worker_ready, worker_shutdown
 from django.db import close_old_connections, connections
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from agents import tokens
 from agents.messages import Message as Spoken
-from chat import compacting, purging, working
+from chat import compacting, lifelines, purging, working
+from chat.claiming import worker_name
 from chat.ending import Ending, end_turn, queue_again
 from chat.errors import NotFound
 from chat.locking import Desk, locked
@@ -38,6 +39,8 @@ MOST_ATTEMPTS = 5  # a turn whose workers keep dying may be what kills them
 
 def sweep() -> None:
     """Look once."""
+    for turn_id, conversation_id, worker in _orphaned():
+        release(turn_id, conversation_id, dead=worker)
     for turn_id, conversation_id in _abandoned():
         release(turn_id, conversation_id)
     for conversation_id in _unheard():
@@ -46,11 +49,15 @@ def sweep() -> None:
     purging.now_and_then()
 
 
-def release(turn_id: int, conversation_id: UUID) -> None:
-    """A turn whose worker is gone: run again if nobody has seen anything of it, else kept as far as it was stored."""
+def release(turn_id: int, conversation_id: UUID, *, dead: str = "") -> None:
+    """A turn whose worker is gone: run again if nobody has seen anything of it, else kept as far as it was stored.
+
+    Its lease has run out, or its worker is certainly `dead`.
+    """
+    gone = Q(worker=dead) if dead else Q(lease_until__lt=Now())
     try:
         with locked(conversation_id, deleted=True) as desk:
-            abandoned = Turn.objects.filter(pk=turn_id, state=TurnState.RUNNING, lease_until__lt=Now())
+            abandoned = Turn.objects.filter(gone, pk=turn_id, state=TurnState.RUNNING)
             turn = abandoned.select_for_update().first()
             if turn is None:
                 return
@@ -86,6 +93,14 @@ def _abandoned() -> list[tuple[int, UUID]]:
     return list(rows.order_by("lease_until").values_list("pk", "conversation_id")[:MOST_AT_ONCE])
 
 
+def _orphaned() -> list[tuple[int, UUID, str]]:
+    """Turns of workers of this machine that have certainly ended, whatever their leases say."""
+    rows = Turn.objects.filter(state=TurnState.RUNNING).exclude(worker=worker_name())
+    found = list(rows.order_by("lease_until").values_list("pk", "conversation_id", "worker")[:MOST_AT_ONCE])
+    dead = {worker for worker in {worker for _, _, worker in found} if lifelines.is_dead(worker)}
+    return [row for row in found if row[2] in dead]
+
+
 def _unheard() -> list[UUID]:
     """Conversations whose next turn waits for nothing but a worker, or for a compaction that may have ended."""
     running = Turn.objects.filter(conversation=OuterRef("conversation"), state=TurnState.RUNNING)
@@ -102,6 +117,7 @@ class Sweeper(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
+        self._tidy()
         while not self._ended.is_set() and not is_stopping():
             try:
                 sweep()
@@ -112,6 +128,14 @@ class Sweeper(threading.Thread):
             # Processes that were started together should not all look at the same moment.
             self._ended.wait(SWEEP_SECONDS * random.uniform(0.9, 1.1))
         connections.close_all()
+
+    def _tidy(self) -> None:
+        """The lifelines of workers of which nothing is left."""
+        try:
+            running = Turn.objects.filter(state=TurnState.RUNNING).values_list("worker", flat=True)
+            lifelines.tidy(set(running.distinct()))
+        except Exception:
+            logger.exception("lifelines could not be tidied")
 
     def end(self) -> None:
         self._ended.set()

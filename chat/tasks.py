@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from chat import compaction_runs, sweeping, working  # noqa: F401  # whoever has these tasks sweeps
+from chat import bell, compaction_runs, sweeping, working  # noqa: F401  # whoever has these tasks hears and sweeps
 
 
 @shared_task(name="chat.tasks.run_turn", ignore_result=True)
 def run_turn(conversation_id: str) -> None:
-    """Answer the next queued turn of a conversation, if there is one and nothing runs."""
+    """Answer the next queued turn of a conversation, if there is one and nothing runs.
+
+    Turns are woken by the bell (`chat/bell.py`); this is for a process whose own worker has not begun yet.
+    """
     working.work_on(conversation_id)
 
 

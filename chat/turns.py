@@ -32,7 +32,7 @@ def stop(user: User, conversation_id: UUID | str, turn_id: int) -> Turn:
             raise NotFound
         if turn.state == TurnState.RUNNING:
             Turn.objects.filter(pk=turn.pk).update(stop_requested_at=Now())
-            desk.then(lambda: broadcast.publish_to_turn(turn_id, {"type": "turn.stop", "turn": turn_id}))
+            desk.then(lambda: broadcast.publish_to_worker(turn.worker, {"type": "turn.stop", "turn": turn_id}))
         elif turn.state == TurnState.QUEUED:
             _stop_queued(desk, turn)
     return turn

@@ -12,10 +12,10 @@ from uuid import UUID
 from channels.layers import get_channel_layer
 from django.conf import settings
 
-from chat import broadcast, ending
+from chat import broadcast, ending, lifelines
 from chat.answering import Answer, Request, load_request
 from chat.checkpoints import Checkpoints
-from chat.claiming import Claim, LostTurn, claim_next
+from chat.claiming import Claim, LostTurn, claim_next, worker_name
 from chat.ending import Ending
 from chat.loop import process_loop, run_in_db, submit_to_db
 from chat.models import TurnState
@@ -24,6 +24,7 @@ from palimpsest.shutdown import is_stopping, on_drain
 logger = logging.getLogger("palimpsest.turns")
 
 HAND_BACK_SECONDS = 3.0  # of the grace period, kept for giving back what does not end by itself
+MOST_STOPPED_EARLY = 100  # turns that were stopped before they began, as far as this process remembers
 RETRY_SECONDS = 1.0  # between two tries to listen on a channel layer that is away
 
 
@@ -31,19 +32,24 @@ class Worker:
     """What runs here. Its methods belong to the loop's thread, except `reserve` and `release`."""
 
     def __init__(self) -> None:
+        lifelines.hold(worker_name())
         self.home = process_loop()
         self.answers: dict[int, Answer] = {}
         self.checkpoints = Checkpoints(self._judged)
+        self._stopped_early: set[int] = set()
         self._reserved = 0
         self._turned_away: dict[UUID, None] = {}  # conversations that found no place, in order
         self._counting = threading.Lock()
-        self._channel = ""
         self._listener: asyncio.Task[None] | None = None
+
+    @property
+    def has_room(self) -> bool:
+        return len(self.answers) + self._reserved < settings.TURNS_PER_PROCESS
 
     def reserve(self, conversation: UUID) -> bool:
         """Take one of the places of this process, from any thread; where all are taken, the next free one is tried."""
         with self._counting:
-            if len(self.answers) + self._reserved >= settings.TURNS_PER_PROCESS:
+            if not self.has_room:
                 self._turned_away[conversation] = None
                 return False
             self._reserved += 1
@@ -59,6 +65,9 @@ class Worker:
             self._listener = self.home.spawn(self._listen(), "turns-listener")
         answer = Answer(claim, request, self.checkpoints)
         self.answers[claim.turn] = answer
+        if claim.turn in self._stopped_early:
+            self._stopped_early.discard(claim.turn)
+            answer.stop()
         self.home.spawn(self._run(answer), f"answer-{claim.turn}")
 
     def hand_back(self) -> None:
@@ -68,7 +77,6 @@ class Worker:
 
     async def _run(self, answer: Answer) -> None:
         turn = answer.claim.turn
-        joining = self.home.spawn(self._join(turn))
         next_claim = None
         try:
             next_claim = await answer.run()
@@ -77,8 +85,6 @@ class Worker:
         finally:
             if self.answers.get(turn) is answer:
                 del self.answers[turn]
-            joining.cancel()
-            self.home.spawn(self._leave(turn))
         if next_claim is not None:
             await self._go_on(next_claim)
         elif self._turned_away:
@@ -98,46 +104,26 @@ class Worker:
 
     # What others say to a turn
 
-    async def _join(self, turn: int) -> None:
-        while turn in self.answers:
-            if self._channel:
-                try:
-                    await _layer().group_add(broadcast.turn_group(turn), self._channel)
-                    return
-                except Exception as error:
-                    logger.debug("turn %d cannot be reached yet: %s", turn, error)
-                    await asyncio.sleep(RETRY_SECONDS)
-            else:
-                await asyncio.sleep(0.01)
-
-    async def _leave(self, turn: int) -> None:
-        if turn in self.answers or not self._channel:
-            return
-        try:
-            await _layer().group_discard(broadcast.turn_group(turn), self._channel)
-        except Exception as error:
-            logger.debug("turn %d could not leave its group: %s", turn, error)
-
     async def _listen(self) -> None:
         """Receive what is said to the turns of this process. Without the layer, stops are seen at checkpoints."""
         while True:
             try:
                 layer = _layer()
-                self._channel = await layer.new_channel("turns.")
-                for turn in list(self.answers):
-                    await layer.group_add(broadcast.turn_group(turn), self._channel)
+                channel = await layer.new_channel("turns.")
+                await layer.group_add(broadcast.worker_group(worker_name()), channel)
                 while True:
-                    self._told(await layer.receive(self._channel))
+                    self._told(await layer.receive(channel))
             except Exception as error:
                 logger.warning("the channel layer is away (%s); stops are seen a second later", error)
-                self._channel = ""
                 await asyncio.sleep(RETRY_SECONDS)
 
     def _told(self, message: dict[str, Any]) -> None:
-        answer = self.answers.get(message.get("turn", 0))
+        turn = message.get("turn", 0)
+        answer = self.answers.get(turn)
         if answer is None:
-            return
-        if message["type"] == "turn.stop":
+            if message["type"] == "turn.stop":  # claimed, and not begun yet
+                self._stopped_early = {turn, *sorted(self._stopped_early)[-MOST_STOPPED_EARLY:]}
+        elif message["type"] == "turn.stop":
             answer.stop()
         elif message["type"] == "turn.sync":
             self.home.spawn(self._sync(answer, message))
@@ -160,6 +146,7 @@ class Worker:
 
 
 _current: Worker | None = None
+_is_open = False
 _making = threading.Lock()
 
 
@@ -179,6 +166,23 @@ def work_on(conversation_id: UUID | str) -> None:
     """Claim and start the next turn of a conversation in this process; returns at once."""
     if not is_stopping():
         submit_to_db(_claim_and_start, UUID(str(conversation_id)))
+
+
+def opened(is_open: bool) -> bool:
+    """Whether this process answers turns from now on. Returns whether that changes anything."""
+    global _is_open
+    before, _is_open = _is_open, is_open
+    return before != is_open
+
+
+def is_open() -> bool:
+    """Whether this process answers turns."""
+    return _is_open and not is_stopping()
+
+
+def has_room() -> bool:
+    """Whether one more turn would find a place in this process."""
+    return _current is None or _current.has_room
 
 
 def running_here() -> int:

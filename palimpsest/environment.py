@@ -113,6 +113,8 @@ def _postgresql(config: dict[str, Any]) -> dict[str, Any]:
     config["CONN_MAX_AGE"] = 0
     options = config.setdefault("OPTIONS", {})
     options.setdefault("connect_timeout", 5)
+    # Holds for the statements of chat/prepared.py alone: Django's own are never prepared.
+    options["prepare_threshold"] = 0 if flag("DATABASE_PREPARE", True) else None
     options["pool"] = {"min_size": 1, "max_size": number("DATABASE_POOL", 16, least=2), "timeout": 10}
     return config
 

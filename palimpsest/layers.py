@@ -8,12 +8,14 @@ import string
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from channels.exceptions import ChannelFull
 from channels.layers import BaseChannelLayer
 
 Message = dict[str, Any]
+Sink = Callable[[Message], None]
 
 
 class Mailbox:
@@ -55,6 +57,7 @@ class ThreadSafeInMemoryChannelLayer(BaseChannelLayer):  # type: ignore[misc]
         self._lock = threading.Lock()
         self._mailboxes: dict[str, Mailbox] = {}
         self._groups: dict[str, set[str]] = {}
+        self._sinks: dict[str, tuple[asyncio.AbstractEventLoop, Sink]] = {}
 
     async def new_channel(self, prefix: str = "specific.") -> str:
         return f"{prefix}inmemory!{''.join(random.choices(string.ascii_letters, k=16))}"
@@ -82,6 +85,12 @@ class ThreadSafeInMemoryChannelLayer(BaseChannelLayer):  # type: ignore[misc]
             except asyncio.CancelledError:
                 self._stop_waiting(channel, mailbox, loop, waiter)
                 raise
+
+    def attach(self, channel: str, sink: Sink) -> None:
+        """Hand every message of a channel to `sink`, on the caller's loop, as it arrives, instead of to `receive`."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            self._sinks[channel] = loop, sink
 
     async def group_add(self, group: str, channel: str) -> None:
         self.require_valid_group_name(group)
@@ -111,6 +120,7 @@ class ThreadSafeInMemoryChannelLayer(BaseChannelLayer):  # type: ignore[misc]
         with self._lock:
             self._mailboxes.clear()
             self._groups.clear()
+            self._sinks.clear()
 
     async def close(self) -> None:
         """There is nothing to close."""
@@ -118,6 +128,13 @@ class ThreadSafeInMemoryChannelLayer(BaseChannelLayer):  # type: ignore[misc]
     # With the lock held
 
     def _put(self, channel: str, message: Message) -> None:
+        attached = self._sinks.get(channel)
+        if attached is not None:
+            try:
+                attached[0].call_soon_threadsafe(attached[1], dict(message))
+            except RuntimeError:  # its loop is closed
+                self._abandon(channel)
+            return
         mailbox = self._mailboxes.setdefault(channel, Mailbox())
         if len(mailbox.messages) >= self.get_capacity(channel):
             raise ChannelFull(channel)
@@ -135,6 +152,7 @@ class ThreadSafeInMemoryChannelLayer(BaseChannelLayer):  # type: ignore[misc]
 
     def _abandon(self, channel: str) -> None:
         self._mailboxes.pop(channel, None)
+        self._sinks.pop(channel, None)
         for group in [name for name, channels in self._groups.items() if channel in channels]:
             self._leave(group, channel)
 
@@ -153,6 +171,8 @@ class ThreadSafeInMemoryChannelLayer(BaseChannelLayer):  # type: ignore[misc]
         self, channel: str, mailbox: Mailbox, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]
     ) -> None:
         with self._lock:
+            if self._sinks.pop(channel, None) is not None:
+                self._abandon(channel)  # Channels has no other way to say that a consumer has gone
             if (loop, waiter) in mailbox.waiters:
                 mailbox.waiters.remove((loop, waiter))
             elif mailbox.messages:

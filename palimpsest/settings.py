@@ -138,8 +138,8 @@ if EMBEDDED:
 else:
     CHANNEL_LAYERS = {
         "default": {
-            "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-            "CONFIG": {"hosts": [REDIS_URL], "prefix": f"{REDIS_PREFIX}:layer"},
+            "BACKEND": "palimpsest.redis_layer.RedisChannelLayer",
+            "CONFIG": {"url": REDIS_URL, "prefix": f"{REDIS_PREFIX}:layer"},
         }
     }
     CELERY_BROKER_URL = REDIS_URL
@@ -158,6 +158,7 @@ else:
     }
 
 CELERY_TASK_IGNORE_RESULT = True
+CELERY_RESULT_BACKEND_THREAD_SAFE = True  # there is none; else each thread looks through all packages for it, 40 ms
 CELERY_TASK_ACKS_LATE = False
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1

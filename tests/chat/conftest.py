@@ -11,9 +11,9 @@ import pytest
 from celery.contrib.testing.worker import start_worker
 from django.contrib.auth.models import User
 
-from chat import loop, sending, working
+from chat import bell, loop, sending, waking, working
 from chat.models import Conversation, Message, Turn, TurnState
-from chat.tasks import compact, run_turn
+from chat.tasks import compact
 from palimpsest.celery import app
 from tests.builders import make_agent, make_channel, make_conversation, make_user
 from tests.upstream import Play, Provider, listening_provider
@@ -35,7 +35,9 @@ def provider(provider_thread: Provider) -> Provider:
 def worker_process() -> Iterator[None]:
     """A Celery worker on threads, with its process loop. Stopping it takes seconds, so a module's tests share it."""
     with start_worker(app, pool="threads", concurrency=4, perform_ping_check=False, loglevel="WARNING"):
+        bell.open_for_turns()
         yield
+        bell.close_for_turns()
     loop.close_process_loop()
 
 
@@ -53,8 +55,8 @@ def worker(worker_process: None, transactional_db: None) -> Iterator[None]:
 def nobody_listens(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wake-up calls of a test that asked for no worker get lost: its module's may be there to hear them."""
     if "worker" not in request.fixturenames:
-        for task in (run_turn, compact):
-            monkeypatch.setattr(task, "delay", lambda *_: None)
+        monkeypatch.setattr(waking, "ring", lambda *_: None)
+        monkeypatch.setattr(compact, "delay", lambda *_: None)
 
 
 @dataclass

@@ -10,12 +10,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agents.models import Agent
-from chat import claiming, commands, prepared, queueing, sending
+from chat import claiming, commands, prepared, queueing, sending, waking
 from chat.access import access_conversation
 from chat.errors import Forbidden, NotFound
 from chat.locking import locked
 from chat.models import Conversation, Message, Role, Turn
-from chat.tasks import run_turn
 from tests.builders import make_conversation, make_user
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.django_db
 def woken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Conversations for which a worker was woken."""
     calls: list[str] = []
-    monkeypatch.setattr(run_turn, "delay", calls.append)
+    monkeypatch.setattr(waking, "ring", lambda conversation: calls.append(str(conversation)))
     return calls
 
 
@@ -84,7 +83,7 @@ def test_a_broker_that_is_away_fails_nobody(
     def refuse(*_: object) -> None:
         raise ConnectionError
 
-    monkeypatch.setattr(run_turn, "delay", refuse)
+    monkeypatch.setattr(waking, "ring", refuse)
 
     with django_capture_on_commit_callbacks(execute=True):
         sent = sending.send_message(alice, conversation.pk, "hello")
@@ -138,7 +137,7 @@ def test_the_way_to_the_first_token_takes_few_statements(conversation: Conversat
     with CaptureQueriesContext(connection) as claimed:
         assert claiming.claim_next(conversation.pk)
 
-    assert len(statements(sent)) <= 7
+    assert len(statements(sent)) <= 5
     assert len(statements(claimed)) <= 8
 
 

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
+from django.conf import settings
 from django.utils import timezone
 
-from chat import claiming, sweeping, working
+from chat import claiming, lifelines, sweeping, waking, working
 from chat.models import MessageStatus, Turn, TurnState
-from chat.tasks import run_turn
 from palimpsest import shutdown
 from tests.chat.conftest import Chat, until
 from tests.upstream import Play
+
+# Another process that lives: it holds its lifeline until it is killed.
+HOLDS = """
+import sys
+from django.conf import settings
+settings.configure(PALIMPSEST_DATA=sys.argv[1])
+from chat import lifelines
+lifelines.hold("somebody:else")
+assert "somebody:else" in lifelines._held
+print("held", flush=True)
+sys.stdin.read()
+"""
 
 
 def abandoned(chat: Chat, text: str = "", *, has_output: bool = False) -> Turn:
@@ -53,7 +67,7 @@ def test_a_turn_that_ran_a_tool_is_not_run_again(chat: Chat) -> None:
 
 
 def test_a_turn_that_showed_nothing_runs_again(worker: None, chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_turn, "delay", lambda *_: None)
+    monkeypatch.setattr(waking, "ring", lambda *_: None)
     turn = abandoned(chat)
     chat.provider.plays("mock", Play(ttft=0, tps=0, text="Here I am."))
 
@@ -86,7 +100,7 @@ def test_a_turn_whose_lease_holds_is_left_alone(chat: Chat) -> None:
 
 
 def test_a_wake_up_call_that_was_lost_is_made_up_for(worker: None, chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_turn, "delay", lambda *_: None)
+    monkeypatch.setattr(waking, "ring", lambda *_: None)
     turn = chat.send("hello")
     Turn.objects.update(created_at=timezone.now() - timedelta(seconds=30))
 
@@ -137,3 +151,51 @@ def test_more_turns_than_places_are_answered_one_after_the_other(
 
     for turn in turns:
         chat.ended(turn, seconds=4)
+
+
+def test_a_turn_of_a_dead_process_of_this_machine_does_not_wait_for_its_lease(
+    chat: Chat, nobody_listens: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = chat.send("hello")
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(settings.PALIMPSEST_DATA)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout
+    try:
+        assert process.stdout.readline() == b"held\n"
+        monkeypatch.setattr(claiming, "_worker", lambda pid: "somebody:else")
+        assert claiming.claim_next(chat.conversation.pk)
+        monkeypatch.undo()
+        monkeypatch.setattr(waking, "ring", lambda *_: None)
+
+        sweeping.sweep()
+        turn.refresh_from_db()
+        assert turn.state == TurnState.RUNNING
+    finally:
+        process.kill()
+        process.wait()
+
+    sweeping.sweep()
+
+    turn.refresh_from_db()
+    assert (turn.state, turn.attempt) == (TurnState.QUEUED, 1)
+
+
+def test_of_a_worker_elsewhere_nothing_is_known() -> None:
+    lifelines.hold("one:of:these")
+
+    assert not lifelines.is_dead("one:of:these")
+    assert not lifelines.is_dead("never:seen:here")
+
+
+def test_lifelines_of_the_dead_are_tidied_away() -> None:
+    folder = lifelines._folder()
+    folder.mkdir(exist_ok=True)
+    gone, needed = lifelines._path("gone"), lifelines._path("needed")
+    for path in (gone, needed):
+        path.touch()
+
+    lifelines.tidy({"needed"})
+
+    assert (gone.exists(), needed.exists()) == (False, True)
+    assert lifelines.is_dead("needed")

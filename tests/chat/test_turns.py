@@ -72,7 +72,7 @@ def test_stop_keeps_what_was_seen_and_closes_the_connection(worker: None, chat: 
 def test_a_stop_that_the_layer_loses_is_seen_with_the_next_checkpoint(
     worker: None, chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broadcast, "publish_to_turn", lambda *_: None)
+    monkeypatch.setattr(broadcast, "publish_to_worker", lambda *_: None)
     chat.provider.plays("mock", SLOW)
     turn = chat.send()
     begun(chat)
