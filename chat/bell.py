@@ -8,6 +8,7 @@ nothing, the sweep finds the turn.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Any
 from uuid import UUID
@@ -15,7 +16,7 @@ from uuid import UUID
 from celery.signals import worker_ready, worker_shutdown
 from django.conf import settings
 
-from chat import working
+from chat import broadcast, working
 from chat.loop import ProcessLoop, process_loop
 from palimpsest.redis_layer import Line
 from palimpsest.shutdown import on_drain
@@ -26,6 +27,7 @@ POP_SECONDS = 5  # that Redis lets a worker wait; then the line is known to live
 DEAD_SECONDS = 15.0  # without any answer to a pop
 KEPT_SECONDS = 600  # calls that nobody hears are forgotten; the sweep of the first worker to come finds their turns
 RETRY_SECONDS = 1.0
+LONGEST_WAIT_FOR_FRAMES = 0.5
 FULL_SECONDS = 0.05  # between two looks for a free place, while all of this process are taken
 
 
@@ -40,6 +42,10 @@ class Bell:
         self._listener: asyncio.Task[None] | None = None
 
     async def push(self, conversation: str) -> None:
+        """Wake a worker, once everybody can know what it is woken for: `queued` comes before its `turn_start`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST_WAIT_FOR_FRAMES):
+                await broadcast.handed_over(conversation)
         try:
             async with self._opening:
                 if self._pushing is None or self._pushing.is_lost:

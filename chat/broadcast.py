@@ -23,7 +23,7 @@ logger = logging.getLogger("palimpsest.broadcast")
 SECONDS_BETWEEN_COMPLAINTS = 10.0
 LARGEST_BATCH = 256 * 1024  # bytes of frames in one message of the layer
 
-Sent = Callable[[], None]
+Sent = Callable[[], object]
 
 
 def conversation_group(conversation_id: UUID | str) -> str:
@@ -42,6 +42,11 @@ def worker_group(worker: str) -> str:
 def publish(conversation_id: UUID | str, frames: list[bytes], sent: Sent | None = None) -> None:
     """Send frames to everyone who looks at a conversation. `sent` is called on the loop once the layer has them."""
     _outbox().put(Address(conversation_group(conversation_id), is_group=True), frames, sent)
+
+
+async def handed_over(conversation_id: UUID | str) -> None:
+    """Returns once the layer has, or has refused, all frames of a conversation that wait now; on the loop only."""
+    await _outbox().settled(Address(conversation_group(conversation_id), is_group=True))
 
 
 def publish_to_channel(channel: str, frames: list[bytes]) -> None:
@@ -94,6 +99,13 @@ class Outbox:
         else:
             self._home.soon(self._put, address, frames, sent)
 
+    async def settled(self, address: Address) -> None:
+        if address not in self._waiting:
+            return
+        done = asyncio.get_running_loop().create_future()
+        self._put(address, [], lambda: done.done() or done.set_result(None))
+        await done
+
     def tell(self, address: Address, message: dict[str, Any]) -> None:
         self._home.soon(self._spawn_tell, address, message)
 
@@ -113,7 +125,8 @@ class Outbox:
         try:
             while batch := self._take(address):
                 frames = [frame for part, _ in batch for frame in part]
-                await self._send(address, {"type": "frame", "frames": frames})
+                if frames:
+                    await self._send(address, {"type": "frame", "frames": frames})
                 for _, sent in batch:
                     if sent is not None:
                         sent()

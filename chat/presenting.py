@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 JSON = dict[str, Any]
 
+LONGEST_QUEUE_SHOWN = 2_000_000  # characters of its drafts together: a frame has to fit through a socket
+
 _SHOWN_OF_A_PART = ("kind", "name", "mime", "width", "height", "tokens", "attachment")
 
 # What a list of compactions never needs and what may be large.
@@ -107,9 +109,15 @@ def queue_reason(row: Turn, *, running: bool, blocking: bool) -> str:
 
 
 def present_queue(rows: Iterable[Turn], *, running: bool, open_compaction: Compaction | None) -> list[JSON]:
-    """The queue in the order in which it will be answered."""
+    """The queue in the order in which it will be answered; what is too far behind very long drafts is shown later."""
     blocking = open_compaction is not None and open_compaction.blocking
-    return [present_queued(row, reason=queue_reason(row, running=running, blocking=blocking)) for row in rows]
+    shown, room = [], LONGEST_QUEUE_SHOWN
+    for row in rows:
+        room -= len(row.user_message.content) if row.user_message else 0
+        if room < 0 and shown:
+            break
+        shown.append(present_queued(row, reason=queue_reason(row, running=running, blocking=blocking)))
+    return shown
 
 
 def present_compaction(row: Compaction, *, newest_applied: int | None) -> JSON:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, TextField
+from django.db.models.functions import Cast, Length
 
 from chat.errors import Invalid, NotFound
 from chat.models import LIVE, Conversation, Message
@@ -40,6 +41,17 @@ def read_page(
     found = list(rows.order_by("-position", "-is_summary", "-id")[: limit + 1])
     shown = found[:limit][::-1]
     return Page(shown, cursor_of(shown[0]) if len(found) > limit else None)
+
+
+def how_many_fit(conversation: Conversation, view: View, *, limit: int, characters: int) -> int:
+    """How many of the newest messages, `limit` at most, have so many characters together; at least one."""
+    sizes = Length("content") + Length("thinking") + Length(Cast("tool_calls", TextField()))
+    newest = _visible(conversation, view).order_by("-position", "-is_summary", "-id").values_list(sizes, flat=True)
+    for count, size in enumerate(newest[:limit]):
+        characters -= size
+        if characters < 0:
+            return max(1, count)
+    return limit
 
 
 def cursor_of(row: Message) -> str:

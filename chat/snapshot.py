@@ -21,7 +21,7 @@ from chat.presenting import (
     present_queue,
     present_turn,
 )
-from chat.reading import read_page
+from chat.reading import how_many_fit, read_page
 from compaction.models import OPEN_STATES, Compaction, State
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 JSON = dict[str, Any]
 
 MESSAGES: Final = 50  # the newest ones; older ones are fetched when the reader scrolls
+CHARACTERS: Final = 1_000_000  # of them together: fewer where they are long, one where it is longer than that
 CARDS: Final = 30
 QUEUE: Final = 50
 PEOPLE: Final = 200
@@ -59,7 +60,8 @@ def _version(conversation: Conversation) -> int:
 
 
 def _read(conversation: Conversation) -> Snapshot:
-    page = read_page(conversation, "compacted", limit=MESSAGES)
+    fitting = how_many_fit(conversation, "compacted", limit=MESSAGES, characters=CHARACTERS)
+    page = read_page(conversation, "compacted", limit=fitting)
     turn, answer = open_turn(conversation)
     first = page.rows[0].position or 0 if page.rows else 0
     cards, newest_applied = read_compactions(conversation, limit=CARDS)

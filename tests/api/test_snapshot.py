@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from chat import snapshot
+from chat import presenting, snapshot
 from chat.api.schemas import CompactionOut, ConversationOut, MessageOut, PersonOut, TurnOut
 from chat.errors import NotFound
 from chat.events import encode
@@ -117,3 +117,24 @@ def _cost(who: Caller, conversation: Conversation) -> tuple[int, int]:
     with CaptureQueriesContext(connection) as captured:
         shown, version = snapshot.read_snapshot(who.user, conversation.pk)
     return len(captured), len(encode(shown, conversation.pk, version))
+
+
+def test_very_long_messages_are_sent_a_few_at_a_time(vera: Caller, conversation: Conversation) -> None:
+    """A snapshot has to fit through a socket: what does not comes with the next page."""
+    long = snapshot.CHARACTERS * 2 // 5
+    add_messages(conversation, [{"role": "assistant", "content": "x" * long} for _ in range(4)])
+    shown = _read(vera, conversation)
+    assert len(shown["messages"]) == 2
+    assert shown["next"]
+
+    add_messages(conversation, [{"role": "assistant", "content": "y" * (snapshot.CHARACTERS + 1)}])
+    assert len(_read(vera, conversation)["messages"]) == 1
+
+
+def test_a_queue_of_very_long_drafts_is_shown_as_far_as_it_fits(vera: Caller, conversation: Conversation) -> None:
+    for _ in range(3):
+        draft = Message.objects.create(
+            conversation=conversation, role="user", content="x" * (presenting.LONGEST_QUEUE_SHOWN * 2 // 5)
+        )
+        Turn.objects.create(conversation=conversation, user_message=draft)
+    assert len(_read(vera, conversation)["queue"]) == 2

@@ -12,6 +12,7 @@ import pytest
 
 from chat import broadcast, streaming
 from chat.claiming import Claim
+from chat.loop import process_loop
 from chat.streaming import Stream
 
 JSON = dict[str, Any]
@@ -142,3 +143,24 @@ async def test_a_layer_that_is_away_breaks_nothing(monkeypatch: pytest.MonkeyPat
     await asyncio.sleep(0.1)
 
     assert sent == [1]
+
+
+def test_nobody_is_woken_before_everybody_can_know_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`queued` leaves before the wake-up call, so that the `turn_start` of another process cannot overtake it."""
+    order: list[str] = []
+
+    class Slow:
+        async def group_send(self, group: str, message: dict[str, Any]) -> None:
+            await asyncio.sleep(0.05)
+            order.append("frames")
+
+    monkeypatch.setattr(broadcast, "get_channel_layer", Slow)
+
+    async def wake() -> None:
+        await broadcast.handed_over("c")
+        order.append("wake")
+
+    broadcast.publish("c", [b"{}"])
+    process_loop().submit(wake()).result(10)
+
+    assert order == ["frames", "wake"]
