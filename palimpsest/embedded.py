@@ -245,6 +245,9 @@ def _warm_up(names: Sequence[str] = _FOR_ANSWERING) -> None:
         if shutdown.is_stopping():
             return
         importlib.import_module(name)
+    from chat.loop import process_loop
+
+    process_loop()  # else the first socket would wait for it
 
 
 def _close_loop() -> None:
