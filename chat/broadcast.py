@@ -23,7 +23,7 @@ logger = logging.getLogger("palimpsest.broadcast")
 SECONDS_BETWEEN_COMPLAINTS = 10.0
 LARGEST_BATCH = 256 * 1024  # bytes of frames in one message of the layer
 
-Sent = Callable[[], object]
+Sent = Callable[[], None]
 
 
 def conversation_group(conversation_id: UUID | str) -> str:
@@ -102,9 +102,9 @@ class Outbox:
     async def settled(self, address: Address) -> None:
         if address not in self._waiting:
             return
-        done = asyncio.get_running_loop().create_future()
-        self._put(address, [], lambda: done.done() or done.set_result(None))
-        await done
+        done = asyncio.Event()
+        self._put(address, [], done.set)
+        await done.wait()
 
     def tell(self, address: Address, message: dict[str, Any]) -> None:
         self._home.soon(self._spawn_tell, address, message)

@@ -111,7 +111,8 @@ def queue_reason(row: Turn, *, running: bool, blocking: bool) -> str:
 def present_queue(rows: Iterable[Turn], *, running: bool, open_compaction: Compaction | None) -> list[JSON]:
     """The queue in the order in which it will be answered; what is too far behind very long drafts is shown later."""
     blocking = open_compaction is not None and open_compaction.blocking
-    shown, room = [], LONGEST_QUEUE_SHOWN
+    shown: list[JSON] = []
+    room = LONGEST_QUEUE_SHOWN
     for row in rows:
         room -= len(row.user_message.content) if row.user_message else 0
         if room < 0 and shown:
