@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.utils import translation
 
+from compaction.errors import sentence
 from tests.live import Live
 
 pytestmark = pytest.mark.browser
@@ -56,6 +58,18 @@ def test_chinese(open_tab: Any) -> None:
     tab.page.locator("body").click()
     tab.page.keyboard.press("?")
     assert "快捷键" in tab.page.inner_text("dialog h2")
+
+
+def test_why_there_was_no_compaction_is_told_in_the_readers_language(live: Live, open_tab: Any) -> None:
+    with translation.override("zh-hans"):
+        why = sentence("nothing_to_compact")
+    tab = open_tab(locale="zh-CN")
+    tab.open(live.ask("history", owner="alice", agent="quick", count=2, words=10))
+
+    tab.say("/compact")
+
+    tab.page.wait_for_selector(f".card.quiet:has-text('{why}')")
+    tab.page.wait_for_selector(f".toast:has-text('{why}')")
 
 
 def test_the_help_sheet_gives_the_focus_back(open_tab: Any) -> None:
