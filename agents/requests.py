@@ -110,7 +110,7 @@ def encode(made: JSON) -> bytes:
 
 def messages(sent: Sequence[Message], supplier: str, thinking: bool | None = None) -> list[JSON]:
     """The messages in OpenAI form, with what this supplier needs besides."""
-    sent = _with_images_apart(sent)
+    sent = with_images_apart(sent)
     made = [message.to_openai() for message in sent]
     if supplier == "mistral":
         for message in made:
@@ -120,10 +120,10 @@ def messages(sent: Sequence[Message], supplier: str, thinking: bool | None = Non
     return made
 
 
-def _with_images_apart(sent: Sequence[Message]) -> Sequence[Message]:
+def with_images_apart(sent: Sequence[Message]) -> tuple[Message, ...]:
     """Results of tools may hold text alone; their images follow in a user's message after the last of them."""
     if not any(message.role == "tool" and message.parts for message in sent):
-        return sent
+        return tuple(sent)
     made: list[Message] = []
     images: list[ContentPart] = []
     for message in sent:
@@ -137,7 +137,7 @@ def _with_images_apart(sent: Sequence[Message]) -> Sequence[Message]:
         made.append(message)
     if images:
         made.append(Message("user", IMAGES_OF_TOOLS, parts=tuple(images)))
-    return made
+    return tuple(made)
 
 
 def _limit_name(supplier: str, without: Collection[str]) -> str:

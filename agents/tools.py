@@ -25,6 +25,7 @@ from agents.text import clean
 logger = logging.getLogger(__name__)
 
 LONGEST_RESULT = 60_000  # characters of a result the model is given
+LONGEST_WHOLE = 10_000_000  # characters or bytes of a result that are handed on to be kept
 LONGEST_ARGUMENTS = 2_000_000  # characters of arguments that are read at all
 MOST_PARTS = 10
 _MOST_FAULTS = 5
@@ -43,12 +44,16 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a call gave: text for the model, images beside it, and how long it took (ms)."""
+    """What a call gave: text for the model, images beside it, and how long it took (ms).
+
+    `whole` is the complete result where `content` is not: a text that was shortened, or bytes that are no text.
+    """
 
     content: str
     is_error: bool = False
     parts: tuple[ContentPart, ...] = ()
     duration_ms: int = field(default=0, compare=False)
+    whole: str | bytes = field(default="", compare=False, repr=False)
 
 
 class ToolError(Exception):
@@ -213,8 +218,15 @@ async def _run(known: Tool, arguments: JSON, context: ToolContext) -> Any:
 
 def _bounded(made: Any) -> ToolResult:
     """A tool's result as clean text of bounded length, whatever the tool returned."""
-    result = made if isinstance(made, ToolResult) else ToolResult(_as_text(made))
-    return replace(result, content=shorten(clean(_as_text(result.content))), parts=tuple(result.parts[:MOST_PARTS]))
+    result = made if isinstance(made, ToolResult) else ToolResult("")
+    given = result.content if result is made else made
+    text = clean(_as_text(given))
+    whole: str | bytes = result.whole or (text if len(text) > LONGEST_RESULT else "")
+    if isinstance(given, (bytes, bytearray)) and not _is_text(given):
+        whole = bytes(given) if len(given) <= LONGEST_WHOLE else b""
+    elif isinstance(whole, str):
+        whole = shorten(clean(whole), LONGEST_WHOLE)
+    return replace(result, content=shorten(text), parts=tuple(result.parts[:MOST_PARTS]), whole=whole)
 
 
 def shorten(text: str, longest: int = LONGEST_RESULT) -> str:
@@ -226,14 +238,19 @@ def shorten(text: str, longest: int = LONGEST_RESULT) -> str:
     return f"{text[:head]}\n{left_out}\n{text[-tail:]}"
 
 
+def _is_text(value: bytes | bytearray) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, (bytes, bytearray)):
-        try:
-            return bytes(value).decode()
-        except UnicodeDecodeError:
-            return _("[binary content, %(size)s bytes]") % {"size": len(value)}
+        return value.decode() if _is_text(value) else _("[binary content, %(size)s bytes]") % {"size": len(value)}
     return "" if value is None else orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
 
 

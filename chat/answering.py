@@ -30,6 +30,7 @@ from chat.locking import locked, read_conversation
 from chat.loop import process_loop, run_in_db
 from chat.models import Conversation, TurnState
 from chat.streaming import Stream
+from chat.tools.keeping import keep
 from palimpsest import metrics
 
 logger = logging.getLogger("palimpsest.turns")
@@ -239,11 +240,11 @@ class Answer:
         context = ToolContext(
             conversation_id=claim.conversation, user_id=claim.user, turn_id=claim.turn, call_id=call.id
         )
-        result = await tools.run_call(call, context, allowed)
+        result, metadata = await keep(context, call.name, await tools.run_call(call, context, allowed), allowed)
         how = "failed" if result.is_error else "answered"
         size = len(result.content)
         logger.info("turn %d: tool %s %s after %d ms, %d characters", claim.turn, call.name, how, _ms(started), size)
-        await self._undisturbed(self._store(ending.store_result, claim, call, result))
+        await self._undisturbed(self._store(ending.store_result, claim, call, result, metadata))
 
     # The end
 

@@ -25,8 +25,8 @@ def copy_originals(user: User, source: Conversation, up_to: int) -> Conversation
         made = Conversation.objects.create(owner=user, agent=source.agent, title=source.title)
         Participant.objects.create(conversation=made, user=user, role=Role.OWNER)
         made.last_position = _copy_rows(source, made, up_to)
-        copy_files(source, made)
-        _copy_written(source, made, up_to)
+        copied = copy_files(source, made)
+        _copy_written(source, made, up_to, copied)
         made.live_tokens = context.recount_live_tokens(made)
         made.save(update_fields=["last_position", "live_tokens"])
     made.accessed_as = Role.OWNER
@@ -58,12 +58,12 @@ def _copy_rows(source: Conversation, made: Conversation, up_to: int) -> int:
         return int(cursor.rowcount)
 
 
-def copy_files(source: Conversation, made: Conversation) -> None:
-    """Files get rows of their own here, under the same stored bytes."""
+def copy_files(source: Conversation, made: Conversation) -> set[str]:
+    """Files get rows of their own here, under the same stored bytes. Returns the ids of those that did."""
     rows = [row for row in Message.objects.filter(conversation=made).exclude(parts=[]) if row.parts]
     wanted = {part["attachment"] for row in rows for part in row.parts if part.get("attachment")}
     if not wanted:
-        return
+        return set()
     copies = {}
     for file in Attachment.objects.filter(conversation=source, pk__in=wanted).order_by("created_at", "id"):
         copies[str(file.pk)] = file
@@ -78,13 +78,14 @@ def copy_files(source: Conversation, made: Conversation) -> None:
         file._state.adding = True
     Attachment.objects.bulk_create(copies.values())
     Message.objects.bulk_update(rows, ["parts"], batch_size=200)
+    return set(copies)
 
 
-def _copy_written(source: Conversation, made: Conversation, up_to: int) -> None:
+def _copy_written(source: Conversation, made: Conversation, up_to: int, copied: set[str]) -> None:
     """Files that tools wrote stand in no message's parts; they follow the message that wrote them."""
     kept = Message.objects.filter(conversation=source, is_summary=False, retired_at=None, position__lte=up_to)
     rows = Attachment.objects.filter(conversation=source, owner=None, message__in=kept.filter(role="assistant"))
-    written = list(rows.order_by("created_at", "id"))
+    written = [row for row in rows.order_by("created_at", "id") if str(row.pk) not in copied]
     if not written:
         return
     positions = kept.exclude(status="streaming").order_by("position").values_list("id", flat=True)
@@ -92,7 +93,23 @@ def _copy_written(source: Conversation, made: Conversation, up_to: int) -> None:
     wanted = {places[file.message_id] for file in written if file.message_id in places}
     copies = Message.objects.filter(conversation=made, position__in=wanted, is_summary=False)
     messages = {row.position: row for row in copies.only("id", "position")}
+    new_keys: dict[str, str] = {}
     for file in written:
         file.message = messages.get(places.get(file.message_id or 0))
-        file.pk, file.conversation, file._state.adding = uuid.uuid4(), made, True
+        key = new_keys[str(file.pk)] = str(uuid.uuid4())
+        file.pk, file.conversation, file._state.adding = uuid.UUID(key), made, True
     Attachment.objects.bulk_create(file for file in written if file.message is not None)
+    _rename_kept(made, new_keys)
+
+
+def _rename_kept(made: Conversation, new_keys: dict[str, str]) -> None:
+    """Results of tools that were too long to show name the file they are kept in."""
+    rows = [
+        row
+        for row in Message.objects.filter(conversation=made, role="tool").exclude(metadata={}).only("metadata")
+        if row.metadata.get("kept", {}).get("attachment") in new_keys
+    ]
+    for row in rows:
+        kept = row.metadata["kept"]
+        row.metadata = {**row.metadata, "kept": {**kept, "attachment": new_keys[kept["attachment"]]}}
+    Message.objects.bulk_update(rows, ["metadata"], batch_size=200)

@@ -113,8 +113,8 @@ def store_round(claim: Claim, said: Said) -> None:
             desk.emit(ToolCallMade(claim.turn, said.message, call.id, call.name, call.arguments))
 
 
-def store_result(claim: Claim, call: ToolCall, result: ToolResult) -> None:
-    """One tool has answered."""
+def store_result(claim: Claim, call: ToolCall, result: ToolResult, metadata: dict[str, Any] | None = None) -> None:
+    """One tool has answered; `metadata`: how long it took (ms), and the file that holds what is too long to show."""
     parts = [part.to_json() for part in result.parts]
     count = tokens.count_message(
         Spoken("tool", result.content, parts=tuple(result.parts), tool_call_id=call.id, name=call.name)
@@ -132,6 +132,7 @@ def store_result(claim: Claim, call: ToolCall, result: ToolResult) -> None:
             tool_name=call.name,
             is_error=result.is_error,
             token_count=count,
+            metadata=metadata or {},
         )
         insert(row)
         desk.conversation.live_tokens += count

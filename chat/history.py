@@ -15,6 +15,7 @@ from django.db.models.functions import Cast
 
 from agents import tokens
 from agents.messages import ContentPart, Message, ToolCall
+from agents.requests import with_images_apart
 from agents.text import clean
 from chat import offered
 from chat.models import LIVE, Conversation, MessageStatus
@@ -91,7 +92,7 @@ def request_for(conversation: Conversation) -> tuple[tuple[Message, ...], tuple[
     has_images = any(part.kind == "image" for message in messages for part in message.parts)
     if has_images and not conversation.agent.can_see:
         messages = _without_images(messages)
-    return messages, transcript.tools
+    return with_images_apart(messages), transcript.tools
 
 
 def _without_images(messages: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -189,7 +189,8 @@ VERBATIM: dict[Headings, str] = {"en": "Earlier messages, word for word:", "zh":
 FILES: dict[Headings, str] = {"en": "Files last touched, as they are now:", "zh": "最近涉及的文件，现在的内容："}
 IMAGES: dict[Headings, str] = {"en": "Newest images, oldest first:", "zh": "最近的图片，由旧到新："}
 OMITTED_IMAGES: dict[Headings, str] = {
-    "en": "Images that are not repeated here; do not describe them from memory:",
-    "zh": "此处未重复的图片，请勿凭记忆描述：",
+    "en": "Images that are not repeated here; do not describe them from memory, look at them again with "
+    "`read_history` under their number:",
+    "zh": "此处未重复的图片，请勿凭记忆描述，可用 `read_history` 按编号重新查看：",
 }
 CARRIED_ACKNOWLEDGEMENT: dict[Headings, str] = {"en": "Noted.", "zh": "已了解。"}

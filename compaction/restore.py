@@ -14,6 +14,7 @@ from compaction.transcript import Entry, Prefix
 MAX_FILES = 5
 FILE_TOKENS = 5_000
 MAX_IMAGES = 3
+NAMED_IMAGES = 12  # the newest that are named at all
 RESTORED_TOKENS = 25_000
 IMAGE_TOKENS = 1_600
 _REFERENCE_TOKENS = 60
@@ -104,17 +105,17 @@ def _file_block(file: RestoredFile, allowed: int, count: Callable[[str], int]) -
 
 
 def _images_within(restorable: Restorable, left: int) -> tuple[list[RestoredImage], list[RestoredImage], int]:
-    """The newest images that fit, oldest first; those that do not; and what is left of the budget (tokens)."""
-    newest = [entry for entry in restorable if isinstance(entry, RestoredImage)][-MAX_IMAGES:]
+    """The newest images that fit, oldest first; those that are only named; and what is left of the budget (tokens)."""
+    known = [entry for entry in restorable if isinstance(entry, RestoredImage)][-NAMED_IMAGES:]
     chosen: list[RestoredImage] = []
-    for image in reversed(newest):
+    for image in reversed(known[-MAX_IMAGES:]):
         cost = (image.part.tokens or IMAGE_TOKENS) + _REFERENCE_TOKENS
         if cost > left:
             break
         part = image.part if image.part.tokens else replace(image.part, tokens=IMAGE_TOKENS)
         chosen.append(replace(image, part=part))
         left -= cost
-    return chosen[::-1], newest[: len(newest) - len(chosen)], left
+    return chosen[::-1], known[: len(known) - len(chosen)], left
 
 
 def images_of(entries: Sequence[Entry]) -> list[RestoredImage]:
@@ -124,9 +125,9 @@ def images_of(entries: Sequence[Entry]) -> list[RestoredImage]:
     for index in range(len(entries) - 1, -1, -1):
         entry = entries[index]
         for part in reversed(entry.message.parts):
-            if part.kind == "image" and len(found) < MAX_IMAGES:
+            if part.kind == "image" and len(found) < NAMED_IMAGES:
                 found.append(RestoredImage(part, _origin(entries, index, names.get(index, ""), part)))
-        if len(found) >= MAX_IMAGES:
+        if len(found) >= NAMED_IMAGES:
             break
     return found[::-1]
 

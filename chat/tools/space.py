@@ -98,7 +98,7 @@ def write(context: ToolContext, name: str, text: str) -> Attachment:
         files.check_room(conversation, len(found.content))
     except ChatError as error:
         raise ToolError(str(error.message)) from error
-    return files.store(conversation, None, normalised(name), found, message=_caller(context), is_path=True)
+    return files.store(conversation, None, normalised(name), found, message=caller(context), is_path=True)
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def alone(conversation_id: UUID) -> Iterator[None]:
         yield
 
 
-def _caller(context: ToolContext) -> Message | None:
+def caller(context: ToolContext) -> Message | None:
     """The message that made the call, which is the newest of its turn that calls anything."""
     if context.turn_id is None:
         return None

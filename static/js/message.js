@@ -275,7 +275,8 @@ function callDetails(call, result, acts) {
     h("pre", { tabindex: "0" }, (result.content || "").slice(0, 200_000) || _("(nothing)")),
   );
   if (result.cleared_at) details.append(h("p.quiet", null, _("The model no longer sees this result; you still can.")));
-  if (result.parts?.length) details.append(filesOf(result.parts, acts));
+  const files = [...(result.parts || []), result.metadata?.kept].filter(Boolean);
+  if (files.length) details.append(filesOf(files, acts));
   return details;
 }
 

@@ -213,6 +213,7 @@ def test_the_three_newest_images_are_restored_oldest_first() -> None:
     state = restore(images_of(live), 25_000, "en", count)
 
     assert [part.name for part in state.parts] == ["2.png", "3.png", "4.png"]
+    assert "read_history` under their number: 0.png, #1, user; 1.png, #2, user" in state.text
     assert state.text.index("2.png, #3, user") < state.text.index("4.png, #5, user")
 
 
