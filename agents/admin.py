@@ -13,9 +13,12 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from agents.mcp_admin import McpServerAdmin
 from agents.models import Agent, Channel, SiteSettings
 from agents.provider import test_connection
 from agents.requests import Endpoint
+
+__all__ = ["ChannelAdmin", "McpServerAdmin", "SiteSettingsAdmin"]
 
 if TYPE_CHECKING:
     _ChannelForm = forms.ModelForm[Channel]

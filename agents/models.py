@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from decimal import Decimal
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.core.validators import MaxValueValidator, MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from agents import known_models, secrets, tools
@@ -237,6 +240,103 @@ class Agent(models.Model):
     def can_see(self) -> bool:
         """Whether images may be sent: it was said so, or the model is known to see."""
         return self.sees_images or known_models.sees_images(self.model_name)
+
+
+class McpTransport(models.TextChoices):
+    """How a server of tools is reached."""
+
+    HTTP = "http", _("Streamable HTTP")
+    STDIO = "stdio", _("Program on this machine (stdio)")
+
+
+class McpServer(models.Model):
+    """A server of tools (MCP). Its headers or environment are encrypted at rest and can be written but never read."""
+
+    name = models.CharField(
+        _("name"),
+        max_length=20,
+        unique=True,
+        validators=[
+            RegexValidator(
+                r"^[a-z0-9]+(?:[_-][a-z0-9]+)*\Z",
+                _("Lower-case letters and digits, with single _ or - between them."),
+            )
+        ],
+        help_text=_("Stands before the names of its tools, as in github__search."),
+    )
+    transport = models.CharField(_("transport"), max_length=10, choices=McpTransport, default=McpTransport.HTTP)
+    url = models.CharField(_("address"), max_length=500, blank=True, validators=[validate_address])
+    command = models.JSONField(_("command"), default=list, blank=True)
+    secrets_encrypted = models.TextField(blank=True, editable=False)
+    clearable = models.BooleanField(
+        _("old results may be cleared"),
+        default=True,
+        help_text=_("After idleness the model no longer sees old results of these tools; people still do."),
+    )
+    keep_results = models.BooleanField(
+        _("keep results when compacting"),
+        default=False,
+        help_text=_("The summariser reads the results of these tools whole."),
+    )
+    call_timeout_seconds = models.PositiveSmallIntegerField(
+        _("longest call (seconds)"), default=60, validators=[MinValueValidator(1), MaxValueValidator(600)]
+    )
+    enabled = models.BooleanField(_("enabled"), default=True)
+    tools = models.JSONField(_("tools"), default=list, blank=True, editable=False)
+    tools_read_at = models.DateTimeField(_("tools read at"), null=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    _secrets_are_new = False
+
+    class Meta:
+        ordering = ["name"]
+        verbose_name = _("tool server (MCP)")
+        verbose_name_plural = _("tool servers (MCP)")
+
+    def __str__(self) -> str:
+        return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Clears secrets and tools when the server is another one, so that no secret is ever sent elsewhere."""
+        if self.pk and kwargs.get("update_fields") is None:
+            stored = McpServer.objects.filter(pk=self.pk).values_list("transport", "url", "command").first()
+            if stored not in (None, (self.transport, self.url, self.command)):
+                self.tools, self.tools_read_at = [], None
+                if not self._secrets_are_new:
+                    self.secrets_encrypted = ""
+        super().save(*args, **kwargs)
+        self._secrets_are_new = False
+
+    def clean(self) -> None:
+        """Raises ValidationError where the server has no address, or a program is not allowed."""
+        if self.transport == McpTransport.HTTP and not self.url:
+            raise ValidationError({"url": _("Give the server's address, such as https://tools.example.com/mcp.")})
+        if self.transport == McpTransport.STDIO:
+            if not settings.MCP_STDIO:
+                raise ValidationError(
+                    {"transport": _("Programs on this machine are not allowed as servers; MCP_STDIO allows them.")}
+                )
+            if not self.command:
+                raise ValidationError({"command": _("Give the program and its arguments, one a line.")})
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """Headers, or the environment of a program, in the clear: for the call alone."""
+        if not self.secrets_encrypted:
+            return {}
+        stored: dict[str, str] = json.loads(secrets.decrypt(self.secrets_encrypted))
+        return stored
+
+    @secrets.setter
+    def secrets(self, values: dict[str, str]) -> None:
+        self.secrets_encrypted = secrets.encrypt(json.dumps(values)) if values else ""
+        self._secrets_are_new = True
+
+    def note_tools(self, found: list[dict[str, Any]]) -> None:
+        """Store the tools the server has now."""
+        self.tools, self.tools_read_at = found, timezone.now()
+        self.save(update_fields=["tools", "tools_read_at", "updated_at"])
 
 
 class Calibration(models.Model):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from agents import tokens, tools
+from agents import mcp_tools, tokens, tools
 from agents.messages import Message
 from agents.models import Agent
 
@@ -22,6 +22,7 @@ def system_tokens(agent: Agent) -> int:
 
 def schemas(agent: Agent) -> tuple[dict[str, Any], ...]:
     """The schemas of the agent's tools; a tool that is no longer registered is left out."""
+    mcp_tools.keep_current(agent.tools)
     return tools.schemas(agent.tools)
 
 
@@ -32,6 +33,7 @@ def tool_tokens(agent: Agent) -> int:
 
 def kept_tools(agent: Agent) -> frozenset[str]:
     """Names of the agent's tools whose results stay whole for the summariser."""
+    mcp_tools.keep_current(agent.tools)
     return frozenset(name for name in agent.tools if (known := tools.tool(name)) is not None and known.keep)
 
 

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from agents import tools
+from agents import mcp_tools, tools
 from agents.known_models import known_model, window_of
 from agents.models import Agent, Channel
 from compaction.agent_warnings import ladder_of, warnings_of
@@ -95,6 +95,7 @@ class AgentForm(_AgentForm):
         self.initial.setdefault("auxiliary", str(chosen) if chosen is not None else "")
 
     def _offer_tools(self) -> None:
+        mcp_tools.refresh()
         known = {tool.name: f"{tool.name} – {tool.description.splitlines()[0]}" for tool in tools.all_tools()}
         gone = {name: _("%(name)s (does not exist any more)") % {"name": name} for name in self.instance.tools or ()}
         field = self.fields["tools"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.utils.translation import gettext as _
 
-from agents import tokens, tools
+from agents import mcp_tools, tokens, tools
 from agents.messages import Message
 from agents.models import Agent, Channel, SiteSettings
 from compaction.thresholds import Thresholds, compute_thresholds
@@ -28,6 +28,7 @@ def floor_of(agent: Agent) -> tuple[int, int]:
     """What the system prompt and the tool schemas take of every request (tokens, raw)."""
     prompt = agent.system_prompt
     system = tokens.count_message(Message("system", prompt)) if prompt else 0
+    mcp_tools.keep_current(agent.tools)
     return system, tokens.count_tools(tools.schemas(agent.tools)) if agent.tools else 0
 
 
@@ -39,6 +40,7 @@ def _answering(agent: Agent) -> list[str]:
         found.append(_("Neither the agent nor its channel names a model: it cannot answer."))
     elif agent.model and agent.channel.models and agent.model not in agent.channel.models:
         found.append(_("Its channel does not list the model “%(model)s”. Check the spelling.") % {"model": agent.model})
+    mcp_tools.keep_current(agent.tools)
     missing = sorted(name for name in agent.tools if tools.tool(name) is None)
     if missing:
         found.append(_("These tools do not exist any more: %(tools)s.") % {"tools": ", ".join(missing)})

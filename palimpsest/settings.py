@@ -229,3 +229,4 @@ DATABASE_THREADS: int = environment.number("DATABASE_THREADS", 8)
 TURNS_PER_PROCESS: int = environment.number("TURNS_PER_PROCESS", 256)
 COMPACTIONS_PER_PROCESS: int = environment.number("COMPACTIONS_PER_PROCESS", 8)
 TOOL_ROUNDS: int = environment.number("TOOL_ROUNDS", 40)
+MCP_STDIO: bool = environment.flag("MCP_STDIO")  # administrators may name programs of this machine as servers of tools

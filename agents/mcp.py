@@ -1,0 +1,311 @@
+"""Tools of others: servers that speak the Model Context Protocol, over streamable HTTP or as a program on this machine.
+
+Every listing and every call is a session of its own, within its own time, on a loop of its own thread: a server that
+hangs, dies or floods harms that call and nothing else. This module knows no database; `agents/mcp_tools.py` makes tools
+of what an administrator connected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
+
+import orjson
+from django.conf import settings
+from django.utils.translation import gettext as _
+
+from agents.messages import JSON, ContentPart
+from agents.text import clean
+from agents.tools import ToolError, ToolResult
+
+if TYPE_CHECKING:
+    import httpx
+    from mcp import ClientSession, types
+
+logger = logging.getLogger("palimpsest.mcp")
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 10.0  # until a server has said who it is
+LIST_SECONDS = 20.0  # until it has listed its tools, after that
+CLOSE_SECONDS = 6.0  # a program gets to end by itself
+LARGEST_ANSWER = 25 * 1024 * 1024  # bytes of one answer over HTTP
+MOST_TOOLS = 128  # of a server
+MOST_PAGES = 20
+MOST_PROGRAMS = 8  # at once in a process
+_SHOWN = 300  # characters of what a server says went wrong
+
+HTTP, STDIO = "http", "stdio"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is. `secrets` are headers over HTTP and the environment of a program; they show nowhere."""
+
+    name: str
+    transport: str
+    url: str = ""
+    command: tuple[str, ...] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A tool as a server describes it; nothing of it was checked yet."""
+
+    name: str
+    description: str
+    parameters: JSON
+
+
+class ServerError(ToolError):
+    """A server could not do what was asked; one sentence says why."""
+
+
+async def call_tool(address: Address, tool: str, arguments: JSON, seconds: float) -> ToolResult:
+    """Calls a tool, from any loop; raises ServerError. `seconds` is the longest wait for the answer once connected."""
+
+    async def call(session: ClientSession) -> ToolResult:
+        from mcp import types
+
+        params = types.CallToolRequestParams(name=tool, arguments=arguments)
+        request = types.ClientRequest(types.CallToolRequest(params=params))
+        return _as_result(await session.send_request(request, types.CallToolResult))
+
+    work = _in_session(address, call, seconds)
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _home().loop))
+
+
+def list_tools(address: Address) -> list[Found]:
+    """The tools of a server, for an administrator's click; raises ServerError."""
+
+    async def read(session: ClientSession) -> list[Found]:
+        from mcp import types
+
+        found: list[Found] = []
+        cursor: str | None = None
+        for _page in range(MOST_PAGES):
+            page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+            found += [Found(tool.name, tool.description or tool.title or "", tool.inputSchema) for tool in page.tools]
+            cursor = page.nextCursor
+            if not cursor or len(found) >= MOST_TOOLS:
+                break
+        return found[:MOST_TOOLS]
+
+    work = _in_session(address, read, LIST_SECONDS)
+    future = asyncio.run_coroutine_threadsafe(work, _home().loop)
+    try:
+        return future.result(CONNECT_SECONDS + LIST_SECONDS + CLOSE_SECONDS + 2)
+    except TimeoutError:
+        future.cancel()
+        raise _too_slow(address, CONNECT_SECONDS + LIST_SECONDS) from None
+
+
+# One session
+
+
+async def _in_session(address: Address, use: Callable[[ClientSession], Awaitable[T]], seconds: float) -> T:
+    """Connect, use, close; whatever goes wrong becomes a ServerError that names the server."""
+    waited = CONNECT_SECONDS
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS) as limit, _session(address) as session:
+            waited = seconds
+            limit.reschedule(asyncio.get_running_loop().time() + seconds)
+            made = await use(session)
+            # Closing has its own time: an answer that is there counts.
+            limit.reschedule(asyncio.get_running_loop().time() + CLOSE_SECONDS)
+            return made
+    except TimeoutError:
+        raise _too_slow(address, waited) from None
+    except (Exception, BaseExceptionGroup) as error:
+        raise _failure(address, _cause(error)) from None
+
+
+@asynccontextmanager
+async def _session(address: Address) -> AsyncIterator[ClientSession]:
+    from mcp import ClientSession, types
+
+    who = types.Implementation(name="palimpsest", version="1")
+    async with _streams(address) as (read, write), ClientSession(read, write, client_info=who) as session:
+        await session.initialize()
+        yield session
+
+
+@asynccontextmanager
+async def _streams(address: Address) -> AsyncIterator[Any]:
+    if address.transport == STDIO:
+        async with _program(address) as streams:
+            yield streams
+    else:
+        async with _web(address) as streams:
+            yield streams
+
+
+@asynccontextmanager
+async def _web(address: Address) -> AsyncIterator[Any]:
+    import httpx
+    from mcp.client.streamable_http import streamable_http_client
+
+    async def bound(response: httpx.Response) -> None:
+        response.stream = _bounded(cast("httpx.AsyncByteStream", response.stream))
+
+    timeouts = httpx.Timeout(CONNECT_SECONDS, read=None)  # the session's own time bounds reading
+    async with (
+        httpx.AsyncClient(
+            headers=dict(address.secrets), timeout=timeouts, event_hooks={"response": [bound]}, follow_redirects=False
+        ) as client,
+        streamable_http_client(address.url, http_client=client) as (read, write, _session_id),
+    ):
+        yield read, write
+
+
+def _bounded(stream: httpx.AsyncByteStream) -> httpx.AsyncByteStream:
+    """The body of an answer, until it is larger than any answer should be."""
+    import httpx
+
+    class Bounded(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for piece in stream:
+                size += len(piece)
+                if size > LARGEST_ANSWER:
+                    raise httpx.ReadError("the answer is too large")
+                yield piece
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Bounded()
+
+
+@asynccontextmanager
+async def _program(address: Address) -> AsyncIterator[Any]:
+    """A program started for this session, with an environment of its own: none of ours goes there."""
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    if not settings.MCP_STDIO:
+        raise ServerError(_("Programs on this machine are not allowed as servers; MCP_STDIO allows them."))
+    command, *arguments = address.command or ("",)
+    parameters = StdioServerParameters(
+        command=command, args=arguments, env=dict(address.secrets), encoding_error_handler="replace"
+    )
+    with tempfile.TemporaryFile("w+", errors="replace") as said:
+        try:
+            async with _home().programs, stdio_client(parameters, errlog=said) as streams:
+                yield streams
+        except (Exception, BaseExceptionGroup):
+            _log_last_words(address, said)
+            raise
+
+
+def _log_last_words(address: Address, said: TextIO) -> None:
+    said.seek(0, os.SEEK_END)
+    said.seek(max(0, said.tell() - 2_000))
+    if words := said.read().strip():
+        logger.warning("mcp %s: its last words on stderr: %s", address.name, words[-1_000:])
+
+
+# What comes back
+
+
+def _as_result(made: types.CallToolResult) -> ToolResult:
+    """Texts joined, images as parts, everything else named."""
+    texts: list[str] = []
+    parts: list[ContentPart] = []
+    for block in made.content:
+        match block.type:
+            case "text":
+                texts.append(block.text)
+            case "image":
+                parts.append(_image(block.data, block.mimeType))
+            case "resource":
+                _take_resource(block.resource, texts, parts)
+            case "resource_link":
+                texts.append(f"[resource {block.name}: {block.uri}]")
+            case kind:
+                texts.append(f"[{kind}: not shown here]")
+    if not texts and made.structuredContent is not None:
+        texts.append(orjson.dumps(made.structuredContent, default=str).decode())
+    return ToolResult("\n".join(texts), is_error=bool(made.isError), parts=tuple(parts))
+
+
+def _take_resource(resource: Any, texts: list[str], parts: list[ContentPart]) -> None:
+    mime = resource.mimeType or ""
+    if (text := getattr(resource, "text", None)) is not None:
+        texts.append(f"[resource {resource.uri}]\n{text}")
+    elif mime.startswith("image/"):
+        parts.append(_image(resource.blob, mime))
+    else:
+        texts.append(f"[resource {resource.uri}: binary, {len(resource.blob) * 3 // 4} bytes]")
+
+
+def _image(data: str, mime: str) -> ContentPart:
+    return ContentPart("image", url=f"data:{mime};base64,{data}", mime=mime)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The first real error: task groups wrap theirs."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    return error
+
+
+def _failure(address: Address, error: BaseException) -> ServerError:
+    """What went wrong, as a sentence. Raises what must not be swallowed."""
+    import httpx
+    from mcp import McpError
+
+    if isinstance(error, ServerError):
+        return error
+    if not isinstance(error, Exception):
+        raise error
+    why = clean(str(error))[:_SHOWN]
+    logger.warning("mcp %s: %s: %s", address.name, type(error).__name__, why)
+    named = {"server": address.name, "why": why}
+    if isinstance(error, httpx.HTTPStatusError):
+        named["why"] = str(error.response.status_code)
+        return ServerError(_("The server “%(server)s” refused: HTTP %(why)s.") % named)
+    if isinstance(error, (httpx.TransportError, OSError)):
+        return ServerError(_("The server “%(server)s” cannot be reached or broke off.") % named)
+    if isinstance(error, McpError) and "closed" not in why.lower():
+        return ServerError(_("The server “%(server)s” says: %(why)s") % named)
+    return ServerError(_("The server “%(server)s” broke off or answered with something else than MCP.") % named)
+
+
+def _too_slow(address: Address, seconds: float) -> ServerError:
+    logger.warning("mcp %s: no answer within %g s", address.name, seconds)
+    named = {"server": address.name, "seconds": f"{seconds:g}"}
+    return ServerError(_("The server “%(server)s” did not answer within %(seconds)s seconds.") % named)
+
+
+# The loop
+
+
+class _Home:
+    """An event loop on a thread of its own: what servers send is parsed there, not where answers stream."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.loop = asyncio.new_event_loop()
+        self.programs = asyncio.Semaphore(MOST_PROGRAMS)
+        threading.Thread(target=self.loop.run_forever, name="mcp-loop", daemon=True).start()
+
+
+_starting = threading.Lock()
+_current: _Home | None = None
+
+
+def _home() -> _Home:
+    """This process's, made on first use; a fork makes its own."""
+    global _current
+    with _starting:
+        if _current is None or _current.pid != os.getpid():
+            _current = _Home()
+        return _current
