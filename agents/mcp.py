@@ -113,48 +113,91 @@ def list_tools(address: Address) -> list[Found]:
 
 async def _in_session(address: Address, use: Callable[[ClientSession], Awaitable[T]], seconds: float) -> T:
     """Connect, use, close; whatever goes wrong becomes a ServerError that names the server."""
-    waited = CONNECT_SECONDS
+    breaks, made = _Breaks(), list[T]()
     try:
-        async with asyncio.timeout(CONNECT_SECONDS) as limit, _session(address) as session:
-            waited = seconds
-            limit.reschedule(asyncio.get_running_loop().time() + seconds)
-            made = await use(session)
-            # Closing has its own time: an answer that is there counts.
+        async with asyncio.timeout(CONNECT_SECONDS) as limit, _session(address, breaks) as session:
+            made.append(await breaks.unless_broken(_used(session, use, breaks, limit, seconds)))
             limit.reschedule(asyncio.get_running_loop().time() + CLOSE_SECONDS)
-            return made
     except TimeoutError:
-        raise _too_slow(address, waited) from None
+        failure = _too_slow(address, seconds if breaks.is_connected else CONNECT_SECONDS)
     except (Exception, BaseExceptionGroup) as error:
-        raise _failure(address, _cause(error)) from None
+        failure = _failure(address, _cause(error))
+    if made:  # an answer that is there counts, however the server took the end
+        return made[0]
+    raise failure
+
+
+async def _used(
+    session: ClientSession,
+    use: Callable[[ClientSession], Awaitable[T]],
+    breaks: _Breaks,
+    limit: asyncio.Timeout,
+    seconds: float,
+) -> T:
+    """The greeting, within the time to connect; then the work, within its own."""
+    await session.initialize()
+    breaks.is_connected = True
+    limit.reschedule(asyncio.get_running_loop().time() + seconds)
+    return await use(session)
+
+
+class _Breaks:
+    """Notes the first thing that goes wrong beside a request: the library tells nobody who waits for an answer."""
+
+    def __init__(self) -> None:
+        self.is_connected = False
+        self._noted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def note(self, error: Exception) -> None:
+        if not self._noted.done():
+            self._noted.set_exception(error)
+
+    async def handle(self, message: Any) -> None:
+        """What a session does with messages nobody asked for."""
+        if isinstance(message, Exception):
+            self.note(message)
+
+    async def unless_broken(self, work: Awaitable[T]) -> T:
+        """The work's result, or what broke meanwhile."""
+        task = asyncio.ensure_future(work)
+        try:
+            both: set[asyncio.Future[Any]] = {task, self._noted}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                self._noted.result()
+            return await task
+        finally:
+            task.cancel()
+            if not self._noted.cancel():
+                self._noted.exception()  # looked at, so that nobody complains
 
 
 @asynccontextmanager
-async def _session(address: Address) -> AsyncIterator[ClientSession]:
+async def _session(address: Address, breaks: _Breaks) -> AsyncIterator[ClientSession]:
     from mcp import ClientSession, types
 
     who = types.Implementation(name="palimpsest", version="1")
-    async with _streams(address) as (read, write), ClientSession(read, write, client_info=who) as session:
-        await session.initialize()
+    async with (
+        _streams(address, breaks) as (read, write),
+        ClientSession(read, write, client_info=who, message_handler=breaks.handle) as session,
+    ):
         yield session
 
 
 @asynccontextmanager
-async def _streams(address: Address) -> AsyncIterator[Any]:
-    if address.transport == STDIO:
-        async with _program(address) as streams:
-            yield streams
-    else:
-        async with _web(address) as streams:
-            yield streams
+async def _streams(address: Address, breaks: _Breaks) -> AsyncIterator[Any]:
+    async with _program(address) if address.transport == STDIO else _web(address, breaks) as streams:
+        yield streams
 
 
 @asynccontextmanager
-async def _web(address: Address) -> AsyncIterator[Any]:
+async def _web(address: Address, breaks: _Breaks) -> AsyncIterator[Any]:
     import httpx
     from mcp.client.streamable_http import streamable_http_client
 
     async def bound(response: httpx.Response) -> None:
-        response.stream = _bounded(cast("httpx.AsyncByteStream", response.stream))
+        is_answer = response.request.method == "POST"
+        response.stream = _bounded(cast("httpx.AsyncByteStream", response.stream), breaks, is_answer)
 
     timeouts = httpx.Timeout(CONNECT_SECONDS, read=None)  # the session's own time bounds reading
     async with (
@@ -166,18 +209,28 @@ async def _web(address: Address) -> AsyncIterator[Any]:
         yield read, write
 
 
-def _bounded(stream: httpx.AsyncByteStream) -> httpx.AsyncByteStream:
-    """The body of an answer, until it is larger than any answer should be."""
+def _bounded(stream: httpx.AsyncByteStream, breaks: _Breaks, is_answer: bool) -> httpx.AsyncByteStream:
+    """The body of an answer, until it is larger than any answer should be.
+
+    One that breaks off is noted, unless its events have ids: then the library asks for the rest.
+    """
     import httpx
 
     class Bounded(httpx.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            size = 0
-            async for piece in stream:
-                size += len(piece)
-                if size > LARGEST_ANSWER:
-                    raise httpx.ReadError("the answer is too large")
-                yield piece
+            size, goes_on = 0, not is_answer
+            try:
+                async for piece in stream:
+                    size += len(piece)
+                    goes_on = goes_on or b"\nid:" in piece or piece.startswith(b"id:")
+                    if size > LARGEST_ANSWER:
+                        goes_on = False
+                        raise httpx.ReadError("the answer is too large")
+                    yield piece
+            except httpx.TransportError as error:
+                if not goes_on:
+                    breaks.note(error)
+                raise
 
         async def aclose(self) -> None:
             await stream.aclose()
@@ -272,8 +325,10 @@ def _failure(address: Address, error: BaseException) -> ServerError:
     if isinstance(error, httpx.HTTPStatusError):
         named["why"] = str(error.response.status_code)
         return ServerError(_("The server “%(server)s” refused: HTTP %(why)s.") % named)
-    if isinstance(error, (httpx.TransportError, OSError)):
-        return ServerError(_("The server “%(server)s” cannot be reached or broke off.") % named)
+    if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, OSError)):
+        return ServerError(_("The server “%(server)s” cannot be reached.") % named)
+    if isinstance(error, httpx.TransportError):
+        return ServerError(_("The server “%(server)s” broke off: %(why)s.") % named)
     if isinstance(error, McpError) and "closed" not in why.lower():
         return ServerError(_("The server “%(server)s” says: %(why)s") % named)
     return ServerError(_("The server “%(server)s” broke off or answered with something else than MCP.") % named)

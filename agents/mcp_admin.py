@@ -196,8 +196,8 @@ class McpServerAdmin(_ServerAdmin):
             self.message_user(request, _("%(name)s: %(message)s") % {"name": server, "message": why}, messages.ERROR)
             return
         names = ", ".join(tool["public"] for tool in server.tools[:40]) or "–"
-        named = {"name": server, "count": len(server.tools), "tools": names}
-        text = _("%(name)s: connected, %(count)s tools: %(tools)s. Switch them on for the agents that may use them.")
+        named = {"name": server, "tools": names}
+        text = _("%(name)s: connected. Its tools: %(tools)s. Switch them on for the agents that may use them.")
         self.message_user(request, text % named, messages.SUCCESS)
         if refused:
             text = _("These cannot be used, their description is too large or broken: %(tools)s.")
