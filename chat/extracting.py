@@ -89,6 +89,14 @@ def extract(content: bytes) -> Extracted:
     return Extracted(AttachmentKind.TEXT, "text/plain", content, text, count_text(text))
 
 
+def extract_html(page: str, address: str) -> str:
+    """The text of a page of the web; raises FileRefused where reading it costs too much."""
+    with tempfile.TemporaryDirectory(prefix="palimpsest-file-") as folder:
+        told = f"{' '.join(address.split())}\n{clean(page)}".encode()
+        found = _in_own_process("html", told, Path(folder), Path(folder) / "out")
+    return clean(found["text"])
+
+
 def _image(content: bytes) -> Extracted:
     with tempfile.TemporaryDirectory(prefix="palimpsest-file-") as folder:
         target = Path(folder) / "out"

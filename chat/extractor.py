@@ -1,7 +1,8 @@
 """Reads one untrusted file in a process of its own, within limits: `python -m chat.extractor KIND IN OUT`.
 
-KIND is image, pdf or docx. What was found is printed as JSON; an image is written anew to OUT, smaller and without
-its metadata. A parser that crashes or runs away takes only this process with it.
+KIND is image, pdf, docx or html (UTF-8, its address in the first line). What was found is printed as JSON; an image is
+written anew to OUT, smaller and without its metadata. A parser that crashes or runs away takes only this process with
+it.
 """
 
 from __future__ import annotations
@@ -111,6 +112,15 @@ def read_docx(source: Path) -> dict[str, Any]:
     return {"text": text, "empty": not text.strip()}
 
 
+def read_html(source: Path) -> dict[str, Any]:
+    """The text of a page; its address stands in the first line, for its links."""
+    from chat.page_text import text_of
+
+    base, _, page = source.read_text("utf-8", "replace").partition("\n")
+    text = text_of(page, base, LONGEST_TEXT)
+    return {"text": text, "empty": not text.strip()}
+
+
 def _check_archive(source: Path) -> None:
     """Refuse what would unpack to far more than it is."""
     with zipfile.ZipFile(source) as archive:
@@ -125,7 +135,7 @@ def main(kind: str, source: Path, target: Path) -> dict[str, Any]:
     try:
         if kind == "image":
             return read_image(source, target)
-        return read_pdf(source) if kind == "pdf" else read_docx(source)
+        return {"pdf": read_pdf, "docx": read_docx, "html": read_html}[kind](source)
     except Refused as refused:
         return {"refused": str(refused)}
     except MemoryError:

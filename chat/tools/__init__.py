@@ -6,7 +6,7 @@ from __future__ import annotations
 def register_all() -> None:
     """Make the tools of this package known, wherever turns run."""
     from agents.tools import register
-    from chat.tools import files, history
+    from chat.tools import files, history, web
 
-    for tool in (*history.TOOLS, *files.TOOLS):
+    for tool in (*history.TOOLS, *files.TOOLS, *web.TOOLS):
         register(tool)
