@@ -30,6 +30,7 @@ LONGEST_ARGUMENTS = 2_000_000  # characters of arguments that are read at all
 MOST_PARTS = 10
 _MOST_FAULTS = 5
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +240,12 @@ def shorten(text: str, longest: int = LONGEST_RESULT) -> str:
 
 
 def _is_text(value: bytes | bytearray) -> bool:
+    """Whether bytes are text: UTF-8 without control characters that no text has."""
     try:
         value.decode()
     except UnicodeDecodeError:
         return False
-    return True
+    return not _CONTROL.search(value[:65_536])
 
 
 def _as_text(value: Any) -> str:

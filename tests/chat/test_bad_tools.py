@@ -1,0 +1,90 @@
+"""Tools and calls that go wrong, one test each, through a real turn: the answer comes, and the rest is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agents import tools
+from agents.tools import LONGEST_RESULT, Tool
+from chat.models import Attachment, Message, TurnState
+from tests.chat.conftest import Chat
+from tests.upstream import Play
+
+NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
+MADE: dict[str, Any] = {
+    "text": lambda: "begin" + "x" * 5_000_000 + "end",
+    "binary": lambda: b"\x7fELF" + bytes(5_000_000),
+    "fine": lambda: "fine",
+}
+
+
+@pytest.fixture
+def odd() -> Iterator[None]:
+    """A tool that gives what its name says."""
+    for name, make in MADE.items():
+        tools.register(Tool(name, name, NOTHING, lambda arguments, context, make=make: make()))
+    yield
+    for name in MADE:
+        tools.unregister(name)
+
+
+def called(chat: Chat, *calls: tuple[str, str], state: str = TurnState.DONE) -> list[Message]:
+    """The results of these calls in their order, in a turn that ends as it should; they come as they are ready."""
+    chat.conversation.agent.tools = [*MADE, "read_file"]
+    chat.conversation.agent.save()
+    chat.provider.plays("mock", Play(ttft=0, tps=0, calls=calls), Play(ttft=0, tps=0, text="Done."))
+    chat.ended(chat.send("Do it."), state)
+    assert chat.messages()[-1].content == "Done."
+    rows = {row.tool_call_id: row for row in chat.messages() if row.role == "tool"}
+    (asked,) = [row for row in chat.messages() if row.tool_calls]
+    return [rows[call["id"]] for call in asked.tool_calls]
+
+
+def test_a_tool_that_returns_5_mb(worker: None, chat: Chat, odd: None) -> None:
+    (result,) = called(chat, ("text", "{}"))
+
+    assert len(result.content) < LONGEST_RESULT + 500
+    assert "kept as the file results/text-1.txt" in result.content
+    row = Attachment.objects.get(pk=result.metadata["kept"]["attachment"])
+    assert row.text == MADE["text"]()
+    assert result.metadata["duration_ms"] >= 0
+
+
+def test_a_tool_that_returns_binary(worker: None, chat: Chat, odd: None) -> None:
+    (result,) = called(chat, ("binary", "{}"))
+
+    assert result.content == "[binary content, 5000004 bytes]"
+    assert not Attachment.objects.exists()
+
+
+@pytest.mark.parametrize("arguments", ["{not json", "[1, 2]", '"text"', "null", "{" * 5_000])
+def test_arguments_that_are_not_json(worker: None, chat: Chat, odd: None, arguments: str) -> None:
+    result, fine = called(chat, ("fine", arguments), ("fine", "{}"))
+
+    assert result.is_error
+    assert "JSON" in result.content
+    assert fine.content == "fine"
+
+
+def test_a_tool_name_that_does_not_exist(worker: None, chat: Chat, odd: None) -> None:
+    result, fine = called(chat, ("no_such_tool", "{}"), ("fine", "{}"))
+
+    assert result.is_error
+    assert "There is no tool “no_such_tool”" in result.content
+    assert fine.content == "fine"
+
+
+def test_an_endless_tool_loop(worker: None, chat: Chat, odd: None, settings: Any) -> None:
+    settings.TOOL_ROUNDS = 4
+    chat.conversation.agent.tools = ["fine"]
+    chat.conversation.agent.save()
+    chat.provider.plays("mock", Play(ttft=0, tps=0, calls=(("fine", "{}"),)))
+
+    turn = chat.ended(chat.send(), TurnState.FAILED)
+
+    assert (turn.error_code, turn.rounds, turn.retryable) == ("too_many_rounds", 4, True)
+    assert "4 times" in turn.error_text
+    assert sum(row.role == "tool" for row in chat.messages()) == 4
