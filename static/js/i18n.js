@@ -62,6 +62,7 @@ export function when(time) {
 /** @param {number} milliseconds */
 export function duration(milliseconds) {
   const seconds = milliseconds / 1000;
+  if (milliseconds > 0 && seconds < 0.1) return _("{n} ms", { n: Math.ceil(milliseconds) });
   if (seconds < 10) return _("{n} s", { n: seconds.toFixed(1).replace(/\.0$/, "") });
   if (seconds < 90) return _("{n} s", { n: Math.round(seconds) });
   return _("{m} min {s} s", { m: Math.floor(seconds / 60), s: Math.round(seconds % 60) });
