@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import ssl
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 import orjson
@@ -202,11 +204,23 @@ async def _web(address: Address, breaks: _Breaks) -> AsyncIterator[Any]:
     timeouts = httpx.Timeout(CONNECT_SECONDS, read=None)  # the session's own time bounds reading
     async with (
         httpx.AsyncClient(
-            headers=dict(address.secrets), timeout=timeouts, event_hooks={"response": [bound]}, follow_redirects=False
+            headers=dict(address.secrets),
+            timeout=timeouts,
+            event_hooks={"response": [bound]},
+            follow_redirects=False,
+            verify=_trust(),
         ) as client,
         streamable_http_client(address.url, http_client=client) as (read, write, _session_id),
     ):
         yield read, write
+
+
+@lru_cache(maxsize=1)
+def _trust() -> ssl.SSLContext:
+    """Whom we trust; made once, since reading the certificates takes longer than a call."""
+    import httpx
+
+    return httpx.create_ssl_context()
 
 
 def _bounded(stream: httpx.AsyncByteStream, breaks: _Breaks, is_answer: bool) -> httpx.AsyncByteStream:

@@ -22,7 +22,9 @@ from chat.touches import touched
 from compaction.case import EngineSettings
 from compaction.restore import RestoredFile
 from compaction.transcript import Entry
+from compaction.validate import complete_pairs
 from tests.builders import add_messages, make_agent, make_conversation, make_user, tool_round
+from tests.chat.scripting import compact, request
 from tests.tools.conftest import Use
 
 SESSIONS = Path(__file__).parents[3] / "shared" / "data" / "transcripts" / "pi_sessions.jsonl"
@@ -170,3 +172,30 @@ def test_a_recorded_coding_session_gets_its_files_back() -> None:
     assert len(files) == 5
     assert all(file.name.startswith("/Users/badlogic") and file.text for file in files)
     assert all(file.reader == "read" for file in files)
+
+
+@pytest.mark.django_db
+def test_a_recorded_coding_session_goes_on_after_a_compaction_with_its_files() -> None:
+    """No model writes this summary; what is put back is read from the recorded calls and stands in the next request."""
+    if not SESSIONS.exists():
+        pytest.skip("the recorded sessions are not here")
+    recorded = json.loads(SESSIONS.read_bytes().splitlines()[0])
+    recorded["messages"] = recorded["messages"][: recorded["meta"]["compactions"][0]["at"]]
+    agent = make_agent(window=200_000, compaction_strategy="extractive")
+    conversation = store_conversation(read_line(json.dumps(recorded).encode()), make_user(), agent)
+    newest = Message.objects.filter(conversation=conversation).order_by("-position")[0]
+    before = history.load_transcript(conversation)
+    wanted = [
+        file.name for file in restorable(conversation, before, settings(200_000)) if isinstance(file, RestoredFile)
+    ]
+
+    row = compact(conversation)
+
+    assert row.state == "applied", row.error_text
+    sent = request(conversation)
+    assert sent == complete_pairs(sent)
+    carried = next(message.content for message in sent if "Files last touched" in message.content)
+    assert wanted
+    assert all(f"`{name}`" in carried for name in wanted)
+    assert sent[-1].content == newest.content
+    assert history.load_transcript(conversation).tokens < before.tokens // 2
