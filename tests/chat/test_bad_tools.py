@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agents import tools
+from agents import mcp, tools
+from agents.models import McpServer
 from agents.tools import LONGEST_RESULT, Tool
 from chat.models import Attachment, Message, TurnState
 from tests.chat.conftest import Chat
@@ -31,12 +34,12 @@ def odd() -> Iterator[None]:
         tools.unregister(name)
 
 
-def called(chat: Chat, *calls: tuple[str, str], state: str = TurnState.DONE) -> list[Message]:
+def called(chat: Chat, *calls: tuple[str, str], offered: Sequence[str] = ()) -> list[Message]:
     """The results of these calls in their order, in a turn that ends as it should; they come as they are ready."""
-    chat.conversation.agent.tools = [*MADE, "read_file"]
+    chat.conversation.agent.tools = [*MADE, "read_file", *offered]
     chat.conversation.agent.save()
     chat.provider.plays("mock", Play(ttft=0, tps=0, calls=calls), Play(ttft=0, tps=0, text="Done."))
-    chat.ended(chat.send("Do it."), state)
+    chat.ended(chat.send("Do it."), seconds=60)
     assert chat.messages()[-1].content == "Done."
     rows = {row.tool_call_id: row for row in chat.messages() if row.role == "tool"}
     (asked,) = [row for row in chat.messages() if row.tool_calls]
@@ -88,3 +91,29 @@ def test_an_endless_tool_loop(worker: None, chat: Chat, odd: None, settings: Any
     assert (turn.error_code, turn.rounds, turn.retryable) == ("too_many_rounds", 4, True)
     assert "4 times" in turn.error_text
     assert sum(row.role == "tool" for row in chat.messages()) == 4
+
+
+def test_a_server_of_tools_that_hangs_costs_its_own_call_alone(
+    worker: None, chat: Chat, odd: None, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.MCP_STDIO = True
+    monkeypatch.setattr(mcp, "CONNECT_SECONDS", 60.0)  # a program may take long to start on a busy machine
+    for name, seconds in (("slow", 1), ("quick", 60)):
+        program = [sys.executable, "-m", "tests.tools.mcp_server", "stdio"]
+        server = McpServer(name=name, transport="stdio", command=program, call_timeout_seconds=seconds)
+        server.secrets = {"PYTHONPATH": str(Path(__file__).parents[2])}
+        server.tools = [
+            {"name": tool, "public": f"{name}__{tool}", "description": tool, "parameters": {"type": "object"}}
+            for tool in ("hang", "add")
+        ]
+        server.save()
+    offered = ["slow__hang", "quick__add"]
+
+    hung, added, fine = called(
+        chat, ("slow__hang", "{}"), ("quick__add", '{"a": 2, "b": 3}'), ("fine", "{}"), offered=offered
+    )
+
+    assert hung.is_error
+    assert "“slow” did not answer within 1 seconds" in hung.content
+    assert hung.metadata["duration_ms"] >= 1_000
+    assert (added.content, fine.content) == ("5", "fine")

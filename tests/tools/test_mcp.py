@@ -48,6 +48,8 @@ def http_address() -> Iterator[str]:
 def _allowed(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs are allowed, and what a test registers is gone after it."""
     settings.MCP_STDIO = True
+    monkeypatch.setattr(mcp, "CONNECT_SECONDS", 60.0)  # a program may take long to start on a busy machine
+    monkeypatch.setattr(mcp, "LIST_SECONDS", 60.0)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setattr(tools, "_registry", dict(tools._registry))
     monkeypatch.setattr(mcp_tools, "_registered", set())
@@ -205,10 +207,7 @@ class _Odd(BaseHTTPRequestHandler):
         ({"status": 302}, "HTTP 302"),
     ],
 )
-def test_what_is_no_server_is_said_to_be_none(
-    answer: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mcp, "CONNECT_SECONDS", 5.0)
+def test_what_is_no_server_is_said_to_be_none(answer: dict[str, Any], words: str) -> None:
     with HTTPServer(("127.0.0.1", 0), type("Odd", (_Odd,), answer)) as odd:
         threading.Thread(target=odd.serve_forever, daemon=True).start()
         try:
