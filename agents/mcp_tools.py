@@ -16,8 +16,6 @@ from typing import Any
 
 import orjson
 from django.conf import settings
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 
 from agents import mcp, tools
 from agents.messages import JSON
@@ -133,10 +131,11 @@ def _is_allowed(server: McpServer) -> bool:
 
 def _is_usable(parameters: Any) -> bool:
     """Whether arguments can be checked against it, and a request carry it."""
-    try:
-        if len(orjson.dumps(parameters)) > LARGEST_SCHEMA:
-            return False
-        Draft202012Validator.check_schema(parameters)
-    except (TypeError, SchemaError):
+    from agents import json_schema  # 0.1 s, which a start need not wait for
+
+    if not isinstance(parameters, dict) or parameters.get("type", "object") != "object":
         return False
-    return isinstance(parameters, dict) and parameters.get("type", "object") == "object"
+    try:
+        return len(orjson.dumps(parameters)) <= LARGEST_SCHEMA and json_schema.is_schema(parameters)
+    except TypeError:
+        return False

@@ -9,15 +9,10 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import orjson
 from django.utils.translation import gettext as _
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
-from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 from agents.messages import JSON, ContentPart, ToolCall
 from agents.text import clean
@@ -28,7 +23,6 @@ LONGEST_RESULT = 60_000  # characters of a result the model is given
 LONGEST_WHOLE = 10_000_000  # characters or bytes of a result that are handed on to be kept
 LONGEST_ARGUMENTS = 2_000_000  # characters of arguments that are read at all
 MOST_PARTS = 10
-_MOST_FAULTS = 5
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
@@ -97,7 +91,6 @@ def register(tool: Tool, *, replace: bool = False) -> Tool:
     known = _registry.get(tool.name)
     if known is not None and known != tool and not replace:
         raise ValueError(f"a tool named {tool.name} is registered already")
-    Draft202012Validator.check_schema(tool.parameters)
     _registry[tool.name] = tool
     return tool
 
@@ -148,6 +141,8 @@ async def run_call(call: ToolCall, context: ToolContext, allowed: Collection[str
 
 def read_arguments(text: str, known: Tool) -> JSON:
     """The arguments of a call, valid by the tool's schema; raises ToolError with sentences the model can act on."""
+    from agents import json_schema  # 0.1 s, which a start need not wait for
+
     if len(text) > LONGEST_ARGUMENTS:
         raise ToolError(_("The arguments are too long (%(size)s characters).") % {"size": len(text)})
     try:
@@ -159,55 +154,12 @@ def read_arguments(text: str, known: Tool) -> JSON:
         ) from None
     if not isinstance(arguments, dict):
         raise ToolError(_("The arguments of “%(tool)s” must be one JSON object.") % {"tool": known.name})
-    if faults := schema_faults(arguments, known.parameters):
+    if faults := json_schema.faults(arguments, known.parameters):
         raise ToolError(
             _("The arguments of “%(tool)s” do not fit: %(faults)s. Call it again with this corrected.")
             % {"tool": known.name, "faults": "; ".join(faults)}
         )
     return arguments
-
-
-def schema_faults(value: Any, schema: JSON) -> list[str]:
-    """What is wrong with a value by a JSON schema, in words, the first few."""
-    try:
-        found = list(_validator(orjson.dumps(schema)).iter_errors(value))
-    except Unresolvable:  # the tool itself must then judge what it is given
-        logger.warning("a tool's schema refers to what it does not hold; its arguments go unchecked")
-        return []
-    errors = sorted(found, key=lambda error: list(map(str, error.path)))
-    return [_in_words(error) for error in errors[:_MOST_FAULTS]]
-
-
-def _in_words(error: ValidationError) -> str:
-    """One fault without the value itself, which may be huge."""
-    place = ".".join(map(str, error.absolute_path)) or _("the object")
-    wanted: Any = error.validator_value
-    match error.validator:
-        case "required":
-            missing = [name for name in wanted if isinstance(error.instance, dict) and name not in error.instance]
-            return _("%(place)s lacks %(names)s") % {"place": place, "names": ", ".join(map(repr, missing))}
-        case "type":
-            kinds = wanted if isinstance(wanted, str) else " or ".join(wanted)
-            return _("%(place)s must be of type %(kinds)s") % {"place": place, "kinds": kinds}
-        case "enum":
-            return _("%(place)s must be one of %(values)s") % {"place": place, "values": _short(wanted)}
-        case "additionalProperties":
-            allowed = sorted(error.schema.get("properties", {})) if isinstance(error.schema, dict) else []
-            return _("%(place)s may only hold %(names)s") % {"place": place, "names": ", ".join(allowed) or "nothing"}
-        case "minimum" | "maximum" | "minLength" | "maxLength" | "minItems" | "maxItems" | "pattern":
-            return f"{place}: {error.validator} {_short(wanted)}"
-    return f"{place}: {_short(error.message)}"
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 200 else text[:199] + "…"
-
-
-@lru_cache(maxsize=256)
-def _validator(schema: bytes) -> Draft202012Validator:
-    # With a registry of its own: by default a `$ref` to an address would be fetched from there.
-    return Draft202012Validator(orjson.loads(schema), registry=Registry())
 
 
 async def _run(known: Tool, arguments: JSON, context: ToolContext) -> Any:
@@ -259,7 +211,7 @@ def _as_text(value: Any) -> str:
 def _unknown(name: str, allowed: Collection[str]) -> str:
     offered = ", ".join(sorted(name for name in allowed if name in _registry)) or _("none")
     return _("There is no tool “%(tool)s”. Tools you can call: %(offered)s.") % {
-        "tool": _short(name),
+        "tool": name[:200],
         "offered": offered,
     }
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from bench import compacting, opening, streaming
 from bench.figures import Figure, Report
-from bench.house import ROOT, House
+from bench.house import ROOT, House, end_tidily
 from bench.page import write_page
 from bench.streaming import Field
 
@@ -38,6 +38,7 @@ AGENTS = [
 
 
 def main() -> None:
+    end_tidily()
     options = _options()
     ways = [options.way] if options.way else ["embedded", *(["scaled"] if _has_servers() else [])]
     reports = []

@@ -24,7 +24,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
-from bench.house import House, Part
+from bench.house import House, Part, end_tidily
 from bench.witness import Findings, Witness, watch
 from tests.upstream import Play, Provider, listening_provider
 
@@ -303,6 +303,7 @@ def scaled(database_url: str) -> Iterator[tuple[House, RedisServer]]:
 
 
 def main() -> None:
+    end_tidily()
     parser = argparse.ArgumentParser(prog="python -m bench.chaos", description="Shake Palimpsest and compare.")
     parser.add_argument("way", nargs="?", choices=["embedded", "scaled"])
     parser.add_argument("--short", action="store_true", help="half a minute")

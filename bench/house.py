@@ -47,6 +47,11 @@ _OURS = (
 )
 
 
+def end_tidily() -> None:
+    """A SIGTERM ends this program as Ctrl-C does: what it started is stopped."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
 @dataclass(slots=True)
 class Part:
     """One process of an installation."""

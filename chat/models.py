@@ -244,7 +244,10 @@ class Message(models.Model):
         ]
         indexes = [
             models.Index(fields=["conversation", "position", "is_summary", "id"], name="messages_in_order"),
-            models.Index(fields=["conversation", "position"], condition=LIVE, name="live_messages"),
+            # In the whole order: PostgreSQL, before it knows its tables, would sort all of them for the newest fifty.
+            models.Index(
+                fields=["conversation", "position", "is_summary", "id"], condition=LIVE, name="live_messages_in_order"
+            ),
             models.Index(fields=["conversation", "position"], condition=Q(pinned=True), name="pinned_messages"),
             models.Index(fields=["conversation", "id"], condition=Q(is_summary=True), name="summaries"),
             models.Index(fields=["turn"], condition=Q(turn__isnull=False), name="messages_of_turn"),

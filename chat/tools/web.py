@@ -16,8 +16,6 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from yarl import URL
-
 from agents.messages import JSON, ContentPart
 from agents.tools import Tool, ToolContext, ToolError, ToolResult
 from chat.extracting import FileRefused, extract, extract_html
@@ -26,6 +24,7 @@ from chat.tools.guarding import Guard
 
 if TYPE_CHECKING:
     import aiohttp
+    from yarl import URL
 
 logger = logging.getLogger("palimpsest.tools")
 
@@ -90,6 +89,8 @@ async def fetch(url: str) -> Page:
 
 async def _follow(session: aiohttp.ClientSession, url: URL) -> Page:
     """From redirect to redirect, each judged as the first address was."""
+    from yarl import URL
+
     for _redirect in range(MOST_REDIRECTS + 1):
         async with session.get(url, allow_redirects=False) as response:
             place = response.headers.get("Location")
@@ -105,6 +106,8 @@ async def _follow(session: aiohttp.ClientSession, url: URL) -> Page:
 
 def _checked(text: str) -> URL:
     """The address, if it is one of the web and names no address inside the network."""
+    from yarl import URL
+
     if len(text) > LONGEST_URL:
         raise ToolError(f"The address is too long: at most {LONGEST_URL} characters.")
     url = URL(text)
@@ -167,6 +170,8 @@ def _decoded(page: Page) -> str:
 
 def _host(url: str) -> str:
     """The name of the place, for logs and sentences: addresses carry what is nobody's business."""
+    from yarl import URL
+
     try:
         return URL(url).host or "?"
     except ValueError:

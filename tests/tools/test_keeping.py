@@ -11,8 +11,9 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from PIL import Image
 
+from agents import json_schema
 from agents.messages import JSON, ContentPart, Message
-from agents.tools import ToolContext, ToolResult, all_tools
+from agents.tools import Tool, ToolContext, ToolResult, all_tools
 from chat.copying import copy_originals
 from chat.models import Attachment, Conversation
 from chat.models import Message as Row
@@ -143,3 +144,9 @@ def test_the_images_of_tools_come_once_into_a_fork() -> None:
     made = copy_originals(conversation.owner, conversation, position)
 
     assert Attachment.objects.filter(conversation=made).count() == 1
+
+
+@pytest.mark.parametrize("tool", all_tools(), ids=lambda tool: tool.name)
+def test_every_tools_parameters_are_a_schema_of_an_object(tool: Tool) -> None:
+    assert json_schema.is_schema(tool.parameters)
+    assert tool.parameters["type"] == "object"
