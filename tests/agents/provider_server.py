@@ -29,6 +29,7 @@ class Provider:
         self.scripts = scripts
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.asked = asyncio.Event()
         self.closed = asyncio.Event()
         self.connections: set[Any] = set()
 
@@ -36,6 +37,7 @@ class Provider:
         self.bodies.append(await request.json())
         self.headers.append(dict(request.headers))
         self.connections.add(request.transport)
+        self.asked.set()
         script = self.scripts[min(len(self.bodies), len(self.scripts)) - 1]
         try:
             return await script(self, request)

@@ -102,27 +102,33 @@ async def test_200_calls_at_once() -> None:
         assert {answer.text for answer in answers} == {"abcdefgh"}
 
 
+# 0.3 s on a machine of its own; a busy one that runs the tests side by side gets more.
+AT_ONCE = 1.5
+
+
 @pytest.mark.parametrize("way", ["leave", "cancel", "aclose"])
 async def test_stop_closes_the_providers_connection_at_once(way: str) -> None:
     async with provider(hang("a", "b")) as (server, url), pool() as calls:
         answer = calls.stream(asked(url))
+        heard = asyncio.Event()
 
         async def read() -> None:
             async with answer:
                 async for _ in answer:
+                    heard.set()
                     if way == "leave":
                         return
 
         task = asyncio.create_task(read())
-        await asyncio.sleep(0.2)
+        await asyncio.wait_for(heard.wait(), 10)
         started = time.monotonic()
         if way == "cancel":
             task.cancel()
         elif way == "aclose":
             await answer.aclose()
         await asyncio.gather(task, return_exceptions=True)
-        await asyncio.wait_for(server.closed.wait(), 0.3)
-        assert time.monotonic() - started < 0.3
+        await asyncio.wait_for(server.closed.wait(), AT_ONCE)
+        assert time.monotonic() - started < AT_ONCE
         if way == "aclose":
             assert task.exception() is None
 
@@ -132,13 +138,13 @@ async def test_stop_while_the_provider_is_still_silent(way: str) -> None:
     async with provider(hang()) as (server, url), pool() as calls:
         answer = calls.stream(asked(url))
         task = asyncio.create_task(anext(answer, None))  # type: ignore[arg-type]
-        await asyncio.sleep(0.1)
+        await asyncio.wait_for(server.asked.wait(), 10)
         if way == "cancel":
             task.cancel()
         else:
             await answer.aclose()
         await asyncio.gather(task, return_exceptions=True)
-        await asyncio.wait_for(server.closed.wait(), 0.3)
+        await asyncio.wait_for(server.closed.wait(), AT_ONCE)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +215,7 @@ async def test_retry_after_is_obeyed() -> None:
     async with provider(refuse(429, headers={"Retry-After": "1"}), say("ok")) as (server, url), pool() as calls:
         started = time.monotonic()
         assert (await calls.complete(asked(url))).text == "ok"
-        assert 0.95 < time.monotonic() - started < 2
+        assert 0.95 < time.monotonic() - started < 5
         assert len(server.bodies) == 2
 
 

@@ -62,7 +62,7 @@ def test_stop_keeps_what_was_seen_and_closes_the_connection(worker: None, chat: 
     asked = time.monotonic()
     until(lambda: not chat.provider.open)
 
-    assert time.monotonic() - asked < 0.5
+    assert time.monotonic() - asked < 1.5  # 0.3 s on a machine of its own, not on a busy one
     answer = chat.answer(chat.ended(turn, TurnState.STOPPED))
     assert answer.content.startswith(" k0@")
     assert answer.status == MessageStatus.INTERRUPTED

@@ -85,7 +85,8 @@ async def test_a_16k_window_is_compacted_in_the_background(live: Live, tmp_path:
         if not tab.of("compaction_done"):
             began = time.monotonic()
             await tab.ask("And what about the luggage?")
-            assert time.monotonic() - began < 1.4, "the send waited for the compaction"
+            came_first = not tab.of("compaction_done")
+            assert came_first or time.monotonic() - began < 1.4, "the send waited for the compaction"
         await tab.until(lambda: any(card["state"] == "applied" for card in tab.screen.compactions.values()), 30)
         await tab.until(lambda: tab.is_settled)
         await other.until(lambda: other.is_settled and other.screen.seq == tab.screen.seq)
