@@ -5,14 +5,16 @@ from __future__ import annotations
 import heapq
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import orjson
 from django.db.models import QuerySet
+from django.db.models.functions import Substr
 
 from chat import search_index
 from chat.models import Conversation, Message
@@ -21,6 +23,11 @@ from chat.search_words import Term, folded, searchable, stem, terms_of
 
 LONGEST_QUERY: Final = 400  # characters
 MOST_FOUND: Final = 50
+LARGE: Final = 5_000  # messages; where there are more, only the words that tell most are looked for
+SAMPLED: Final = 40  # messages that tell which words are common there
+LONGEST_SAMPLED: Final = 2_000  # characters of each
+COMMON: Final = 0.05  # share of them that holds a common word
+MOST_RARE, LEAST_SOUGHT = 6, 3  # words looked for: so many that are rare, at least so many of any kind
 MOST_TOGETHER: Final = 6  # common words that are looked for together
 WEIGHED: Final = 64  # messages whose text is read to put them in order
 LONGEST_WEIGHED: Final = 8_000  # characters of each
@@ -31,12 +38,13 @@ _READ = (
     "role",
     "author_name",
     "tool_name",
-    "content",
     "tool_calls",
     "compacted_into_id",
     "retired_at",
     "created_at",
 )
+_SAID: Final = Substr("content", 1, LONGEST_WEIGHED)  # a message can hold megabytes; its beginning is read
+_WORD: Final = re.compile(r"[^\W_]+")
 _K1, _B = 1.2, 0.85  # BM25: how soon repetition stops counting, how much length counts against a message
 _PERSON = 1.4  # what a person said counts more: answers repeat it at length
 _TOGETHER = 0.4  # what two words of the question count more when they stand side by side
@@ -78,9 +86,10 @@ def find(
         return []
     weights, candidates = _candidates(scope, terms)
     # By key alone: beside anything else SQLite would rather walk through the whole conversation.
-    rows = [row for row in Message.objects.filter(pk__in=candidates).only(*_READ) if _counts(row, scope, before, roles)]
+    found = Message.objects.filter(pk__in=candidates).only(*_READ).annotate(said=_SAID)
     looked_for = _Pattern(terms)
-    texts = [_Text(row, looked_for) for row in sorted(rows, key=lambda row: row.position or 0, reverse=True)]
+    texts = [_Text(row, row.said, looked_for) for row in found if _counts(row, scope, before, roles)]
+    texts.sort(key=lambda text: text.row.position or 0, reverse=True)
     if not texts:
         return []
     usual = sum(text.length for text in texts) / len(texts)
@@ -96,23 +105,56 @@ def _counts(row: Message, scope: Sequence[UUID], before: int | None, roles: Coll
 
 def _candidates(scope: Sequence[UUID], terms: list[Term]) -> tuple[list[float], list[int]]:
     """What each term weighs (the rarer, the more), and the messages whose terms weigh most together."""
-    held = search_index.holders(scope, terms)
-    for number, term in enumerate(terms):
-        beginning = term.beginning()
-        if not held[number] and beginning is not None:
-            terms[number] = beginning
-            held[number] = search_index.holders(scope, [beginning])[0]
     total = max(Message.objects.filter(conversation__in=scope).count() if len(scope) > 1 else _length(scope[0]), 1)
-    weights = [math.log(1 + (total - len(found) + 0.5) / (len(found) + 0.5)) for found in held]
+    is_large = total > LARGE
+    shares = _shares(scope, terms, total) if is_large else [0.0] * len(terms)
+    held = _held(scope, terms, shares, MOST_RARE if is_large else len(terms))
+    counts = [_count(held.get(number), share * total) for number, share in enumerate(shares)]
+    weights = [math.log(1 + (total - count + 0.5) / (count + 0.5)) for count in counts]
     sums: dict[int, float] = {}
-    for weight, found in zip(weights, held, strict=True):
+    for number, found in held.items():
         for message in found:
-            sums[message] = sums.get(message, 0.0) + weight
-    common = [number for number, found in enumerate(held) if len(found) >= MOST_HOLDERS]
-    if len(common) == len(terms) > 1:  # of each only some holders are known, so those of all are asked for
+            sums[message] = sums.get(message, 0.0) + weights[number]
+    common = [number for number, found in held.items() if len(found) >= MOST_HOLDERS]
+    if len(common) == len(held) > 1:  # of each only some holders are known, so those of all are asked for
         for message in search_index.holders_of_all(scope, [terms[number] for number in common[:MOST_TOGETHER]]):
             sums[message] = sums.get(message, 0.0) + sum(weights)
     return weights, heapq.nlargest(WEIGHED, sums, key=lambda message: (sums[message], message))
+
+
+def _shares(scope: Sequence[UUID], terms: Sequence[Term], total: int) -> list[float]:
+    """How large a share of what was said holds each term, told by a few messages from the first to the last."""
+    usual = total // len(scope)
+    places = range(1, usual + 1, usual // SAMPLED + 1)
+    rows = Message.objects.filter(conversation__in=scope, position__in=places)
+    texts = rows.values_list(Substr("content", 1, LONGEST_SAMPLED), flat=True)[:SAMPLED]
+    looked_for = _Pattern(terms)
+    held = Counter(number for text in texts for number in looked_for.places(folded(text)))
+    return [held[number] / max(len(texts), 1) for number in range(len(terms))]
+
+
+def _held(scope: Sequence[UUID], terms: list[Term], shares: Sequence[float], most: int) -> dict[int, set[int]]:
+    """The messages that hold the rarest terms, by the term's number; of more terms until there are enough messages.
+
+    A common word costs most to look for and tells least: it only helps to put in order what the rare ones find.
+    """
+    left = sorted(range(len(terms)), key=shares.__getitem__)
+    size = max(min(sum(share < COMMON for share in shares), most), LEAST_SOUGHT)
+    held: dict[int, set[int]] = {}
+    while left and len(set().union(*held.values())) < WEIGHED:
+        sought, left, size = left[:size], left[size:], LEAST_SOUGHT
+        held.update(zip(sought, search_index.holders(scope, [terms[number] for number in sought]), strict=True))
+        for number in sought:
+            beginning = terms[number].beginning()
+            if not held[number] and beginning is not None:
+                terms[number] = beginning
+                held[number] = search_index.holders(scope, [beginning])[0]
+    return held
+
+
+def _count(found: set[int] | None, estimate: float) -> float:
+    """How many messages hold a term; beyond a limit nobody counted, and the estimate has to do."""
+    return len(found) if found is not None and len(found) < MOST_HOLDERS else max(estimate, MOST_HOLDERS)
 
 
 def _length(conversation: UUID) -> int:
@@ -122,9 +164,9 @@ def _length(conversation: UUID) -> int:
 class _Text:
     """A candidate's text, and where the terms stand in it."""
 
-    def __init__(self, row: Message, looked_for: _Pattern) -> None:
+    def __init__(self, row: Message, said: str, looked_for: _Pattern) -> None:
         self.row = row
-        self.text = folded(_told(row)[:LONGEST_WEIGHED])
+        self.text = folded(_told(said, row.tool_calls)[:LONGEST_WEIGHED])
         self.length = len(self.text) + 1
         self.places = looked_for.places(self.text)
 
@@ -170,10 +212,8 @@ class _Text:
         return f"{'…' if start else ''}{cut}{'…' if end < len(self.text) else ''}"
 
 
-def _told(row: Message) -> str:
-    if not row.tool_calls:
-        return row.content
-    return searchable(row.content, orjson.dumps(row.tool_calls).decode())
+def _told(said: str, calls: Sequence[Any]) -> str:
+    return searchable(said, orjson.dumps(calls).decode()) if calls else said
 
 
 class _Pattern:
@@ -182,19 +222,32 @@ class _Pattern:
     def __init__(self, terms: Sequence[Term]) -> None:
         self._stems = {stem(term.text): number for number, term in enumerate(terms) if term.kind == "word"}
         self._others = [(number, term.text) for number, term in enumerate(terms) if term.kind != "word"]
-        # Only words that begin like one of those sought are looked at more closely.
-        beginnings = sorted({re.escape(one[: max(3, len(one) - 1)]) for one in self._stems})
-        self._words = re.compile(rf"\b(?:{'|'.join(beginnings)})[^\W_]*") if beginnings else None
+        # Only words that begin like one of those sought are looked at more closely. Each beginning is found by itself:
+        # that takes a third of the time of one pattern for all. None may begin like another, or words count twice.
+        self._beginnings: list[str] = []
+        for beginning in sorted(one[: max(3, len(one) - 1)] for one in self._stems):
+            if not self._beginnings or not beginning.startswith(self._beginnings[-1]):
+                self._beginnings.append(beginning)
 
     def places(self, text: str) -> dict[int, list[int]]:
         """Where each term stands, by its number."""
         lowered = text.lower().replace("_", " ")
         found: dict[int, list[int]] = {}
-        for match in self._words.finditer(lowered) if self._words else ():
-            number = self._stems.get(stem(match[0]))
+        for place, word in self._words(lowered):
+            number = self._stems.get(stem(word))
             if number is not None:
-                found.setdefault(number, []).append(match.start())
+                found.setdefault(number, []).append(place)
         for number, other in self._others:
             if places := [match.start() for match in re.finditer(re.escape(other), lowered)]:
                 found[number] = places
         return found
+
+    def _words(self, lowered: str) -> Iterator[tuple[int, str]]:
+        """Every word that begins like one of those sought, and where."""
+        for beginning in self._beginnings:
+            place = lowered.find(beginning)
+            while place >= 0:
+                word = _WORD.match(lowered, place)
+                if word and not (place and lowered[place - 1].isalnum()):
+                    yield place, word[0]
+                place = lowered.find(beginning, place + 1)

@@ -17,7 +17,7 @@ from django.db.models.signals import post_migrate
 from chat import search_schema
 from chat.search_words import Term, indexed, scope_word
 
-MOST_HOLDERS: Final = 600  # messages; a word that more of them hold is common
+MOST_HOLDERS: Final = 400  # messages; a word that more of them hold is common
 
 _POSTGRESQL: Final = """
     SELECT asked.n, message
@@ -35,13 +35,14 @@ def connect() -> None:
 
 
 def holders(scope: Sequence[UUID], terms: Sequence[Term], most: int = MOST_HOLDERS) -> list[set[int]]:
-    """For each term the messages of these conversations that hold it, at most `most` of them."""
+    """For each term the messages of these conversations that hold it, about `most` of them where there are more."""
     if connection.vendor == "sqlite":
         return [_matching(_match(scope, [term]), most) for term in terms]
     found: list[set[int]] = [set() for _ in terms]
     with connection.cursor() as cursor:
         kinds, words = [term.kind for term in terms], [term.text for term in terms]
-        cursor.execute(_POSTGRESQL, [kinds, words, _scope(scope), most])
+        # A long message stands there in several pieces, and the limit counts pieces.
+        cursor.execute(_POSTGRESQL, [kinds, words, _scope(scope), most + search_schema.PIECES])
         for number, message in cursor.fetchall():
             found[number - 1].add(message)
     return found

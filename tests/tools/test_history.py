@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
+from uuid import UUID
 
 import pytest
 from django.core.management import call_command
@@ -147,6 +149,67 @@ def test_words_that_all_messages_hold_still_find_something() -> None:
     conversation = make_conversation(["alpha beta gamma"] * 1_200)
 
     assert len(positions(conversation, "alpha beta")) == 10
+
+
+def test_in_a_large_conversation_rare_words_decide_among_many_common_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "LARGE", 100)
+    talk = "The budget and the schedule of the team for the garden, the kitchen, the office and the roof."
+    conversation = make_conversation([talk] * 150 + ["The zeppelin was in the budget.", "Noted."])
+
+    query = "Which budget, schedule, team, garden, kitchen, office, roof was there for the zeppelin?"
+
+    assert positions(conversation, query)[0] == 151
+
+
+def test_in_a_large_conversation_a_question_of_common_words_alone_finds_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(search, "LARGE", 100)
+    conversation = make_conversation(["alpha beta gamma delta epsilon"] * 150)
+
+    assert len(positions(conversation, "alpha beta gamma delta epsilon")) == 10
+    assert len(positions(conversation, "alpha")) == 10
+
+
+def test_words_that_nobody_said_do_not_hide_the_common_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "LARGE", 100)
+    conversation = make_conversation(["the budget"] * 150)
+
+    assert len(positions(conversation, "heliotrope zeppelin moonshine quixotic budget")) == 10
+
+
+def test_in_a_large_conversation_a_long_question_looks_for_few_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "LARGE", 100)
+    words = [f"word{letter}{letter}" for letter in "abcdefghijklmnop"]
+    conversation = make_conversation([word for word in words for _ in range(20)])
+    asked: list[Term] = []
+    holders = search.search_index.holders
+
+    def counted(scope: Sequence[UUID], terms: Sequence[Term]) -> list[set[int]]:
+        asked.extend(terms)
+        return holders(scope, terms)
+
+    monkeypatch.setattr(search.search_index, "holders", counted)
+
+    assert len(positions(conversation, " ".join(words))) == 10
+    assert len(asked) <= search.MOST_RARE + search.LEAST_SOUGHT
+
+
+def test_all_conversations_together_are_searched_when_they_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "LARGE", 100)
+    several = [make_conversation(["the budget"] * 60 + [f"zeppelin{number}"]) for number in range(3)]
+
+    (hit,) = search.find([one.pk for one in several], "the budget of zeppelin2", limit=1)
+
+    assert (hit.conversation, hit.position) == (several[2].pk, 61)
+
+
+def test_a_word_counts_once_though_several_that_are_sought_begin_like_it() -> None:
+    looked_for = search._Pattern(terms_of("trial triangles 预算 data"))
+
+    places = looked_for.places("a triangle, a trial_data: retrial 预算")
+
+    assert places == {0: [14], 1: [2], 2: [34], 3: [20]}
 
 
 def test_both_kinds_of_index_hold_the_same_words() -> None:
