@@ -133,7 +133,9 @@ async def run_call(call: ToolCall, context: ToolContext, allowed: Collection[str
         result = _fault(
             _("“%(tool)s” was stopped after %(seconds)s seconds.") % {"tool": known.name, "seconds": seconds}
         )
-    except Exception:
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            raise
         logger.exception("tool %s failed", known.name)
         result = _fault(_("“%(tool)s” failed because of a mistake of its own.") % {"tool": known.name})
     return replace(result, duration_ms=round((time.monotonic() - started) * 1000))
@@ -160,6 +162,12 @@ def read_arguments(text: str, known: Tool) -> JSON:
             % {"tool": known.name, "faults": "; ".join(faults)}
         )
     return arguments
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody cancelled this call; a tool's own library may raise the same out of its own affairs."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _run(known: Tool, arguments: JSON, context: ToolContext) -> Any:

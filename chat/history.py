@@ -23,7 +23,7 @@ from chat.models import Message as Row
 from chat.prepared import executed, key
 from compaction.microcompact import CLEARED
 from compaction.transcript import Entry, Prefix, Transcript
-from compaction.validate import complete_pairs
+from compaction.validate import complete_pairs, with_readable_calls
 
 CLEARED_TOKENS = tokens.MESSAGE_OVERHEAD + 7  # what a cleared result costs in a request (tokens)
 
@@ -88,7 +88,7 @@ def pinned_covered_rows(conversation: Conversation) -> QuerySet[Row]:
 def request_for(conversation: Conversation) -> tuple[tuple[Message, ...], tuple[dict[str, Any], ...]]:
     """The messages and tool schemas of the next request, valid for every provider: no clock and no file is read."""
     transcript = load_transcript(conversation)
-    messages = complete_pairs(transcript.request())
+    messages = with_readable_calls(complete_pairs(transcript.request()))
     has_images = any(part.kind == "image" for message in messages for part in message.parts)
     if has_images and not conversation.agent.can_see:
         messages = _without_images(messages)

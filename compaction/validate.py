@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+
+import orjson
 
 from agents.messages import Message, ToolCall
 
 NO_RESULT = "[no result: interrupted]"
+NOT_JSON = "not_json"  # the argument under which a request repeats what was no JSON object
+LONGEST_REPEATED = 2_000  # characters of it
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_UNSAFE_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 def fault(messages: Sequence[Message]) -> str:
@@ -57,6 +64,20 @@ def complete_pairs(messages: Sequence[Message]) -> tuple[Message, ...]:
         elif message.role != "assistant" or not _is_blank(message):
             request.append(message)
     return tuple(request)
+
+
+def with_readable_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The same messages, with calls that providers take back; unchanged where nothing is wrong.
+
+    A model may write arguments that are no JSON object, or a name with signs that no tool has. The call got an error
+    result, but sent back as it was it would make strict providers refuse this conversation for ever.
+    """
+    if all(_is_readable(call) for message in messages for call in message.tool_calls):
+        return tuple(messages)
+    return tuple(
+        replace(message, tool_calls=tuple(map(_readable, message.tool_calls))) if message.tool_calls else message
+        for message in messages
+    )
 
 
 def merge_neighbours(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -142,6 +163,25 @@ def _result(messages: Sequence[Message], at: int | None) -> Message | None:
 
 def _bare_call(result: Message) -> Message:
     return Message(role="assistant", tool_calls=(ToolCall(id=result.tool_call_id, name=result.name or "tool"),))
+
+
+def _is_readable(call: ToolCall) -> bool:
+    if not _NAME.fullmatch(call.name):
+        return False
+    try:
+        return isinstance(orjson.loads(call.arguments), dict)
+    except ValueError:
+        return False
+
+
+def _readable(call: ToolCall) -> ToolCall:
+    if _is_readable(call):
+        return call
+    name = _UNSAFE_IN_NAME.sub("_", call.name)[:64] or "unknown"
+    if _is_readable(replace(call, name=name)):
+        return replace(call, name=name)
+    written = orjson.dumps({NOT_JSON: call.arguments[:LONGEST_REPEATED]}).decode()
+    return replace(call, name=name, arguments=written)
 
 
 def _is_blank(message: Message) -> bool:

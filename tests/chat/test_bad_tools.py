@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from agents import mcp, tools
@@ -17,10 +19,17 @@ from tests.chat.conftest import Chat
 from tests.upstream import Play
 
 NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+def _cancelled() -> str:
+    raise asyncio.CancelledError
+
+
 MADE: dict[str, Any] = {
     "text": lambda: "begin" + "x" * 5_000_000 + "end",
     "binary": lambda: b"\x7fELF" + bytes(5_000_000),
     "fine": lambda: "fine",
+    "cancelled": _cancelled,
 }
 
 
@@ -44,6 +53,17 @@ def called(chat: Chat, *calls: tuple[str, str], offered: Sequence[str] = ()) -> 
     rows = {row.tool_call_id: row for row in chat.messages() if row.role == "tool"}
     (asked,) = [row for row in chat.messages() if row.tool_calls]
     return [rows[call["id"]] for call in asked.tool_calls]
+
+
+def said_calls(chat: Chat) -> list[dict[str, Any]]:
+    """The calls as they are stored, which is as the model wrote them."""
+    (asked,) = [row for row in chat.messages() if row.tool_calls]
+    return list(asked.tool_calls)
+
+
+def sent_calls(chat: Chat) -> list[dict[str, Any]]:
+    """The calls as the provider got them back."""
+    return [call for message in chat.provider.last["messages"] for call in message.get("tool_calls", ())]
 
 
 def test_a_tool_that_returns_5_mb(worker: None, chat: Chat, odd: None) -> None:
@@ -70,6 +90,9 @@ def test_arguments_that_are_not_json(worker: None, chat: Chat, odd: None, argume
     assert result.is_error
     assert "JSON" in result.content
     assert fine.content == "fine"
+    sent = [call["function"]["arguments"] for call in sent_calls(chat)]
+    assert sent == [orjson.dumps({"not_json": arguments[:2_000]}).decode(), "{}"]  # strict providers read them
+    assert said_calls(chat)[0]["function"]["arguments"] == arguments
 
 
 def test_a_tool_name_that_does_not_exist(worker: None, chat: Chat, odd: None) -> None:
@@ -77,6 +100,24 @@ def test_a_tool_name_that_does_not_exist(worker: None, chat: Chat, odd: None) ->
 
     assert result.is_error
     assert "There is no tool “no_such_tool”" in result.content
+    assert fine.content == "fine"
+
+
+def test_a_tool_name_that_no_provider_takes_back(worker: None, chat: Chat, odd: None) -> None:
+    result, fine = called(chat, ("functions.fine 好", "{}"), ("fine", "{}"))
+
+    assert "There is no tool “functions.fine 好”" in result.content
+    assert fine.content == "fine"
+    assert [call["function"]["name"] for call in sent_calls(chat)] == ["functions_fine_", "fine"]
+    assert said_calls(chat)[0]["function"]["name"] == "functions.fine 好"
+
+
+def test_a_tool_that_cancels_itself_harms_its_own_call_alone(worker: None, chat: Chat, odd: None) -> None:
+    """As a library of others may: a cancellation nobody asked for is a failure, not the end of the turn."""
+    result, fine = called(chat, ("cancelled", "{}"), ("fine", "{}"))
+
+    assert result.is_error
+    assert "failed" in result.content
     assert fine.content == "fine"
 
 

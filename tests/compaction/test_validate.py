@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from agents.messages import Message
-from compaction.validate import NO_RESULT, complete_pairs, fault, merge_neighbours, pair
+import pytest
+
+from agents.messages import Message, ToolCall
+from compaction.validate import NO_RESULT, complete_pairs, fault, merge_neighbours, pair, with_readable_calls
 from tests.compaction.builders import assistant, result, user
 
 
@@ -98,3 +100,29 @@ def test_neighbours_of_one_role_merge_for_strict_suppliers() -> None:
     assert [message.role for message in merged] == ["user", "assistant", "tool", "user"]
     assert merged[0].content == "one\n\ntwo"
     assert merged[1].tool_calls[0].id == "c"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "sent"),
+    [
+        ("look", '{"a": 1}', ("look", '{"a": 1}')),
+        ("look", "{not json", ("look", '{"not_json":"{not json"}')),
+        ("look", "[1]", ("look", '{"not_json":"[1]"}')),
+        ("look", "null", ("look", '{"not_json":"null"}')),
+        ("functions.look up", "{}", ("functions_look_up", "{}")),
+        ("看", "{}", ("_", "{}")),
+        ("", "{}", ("unknown", "{}")),
+        ("x" * 100, "{", ("x" * 64, '{"not_json":"{"}')),
+    ],
+)
+def test_a_call_that_no_provider_takes_back_is_sent_as_one_it_takes(
+    name: str, arguments: str, sent: tuple[str, str]
+) -> None:
+    fine = ToolCall("b", "look", '{"b": 2}')
+    messages = [user("hi"), Message("assistant", tool_calls=(ToolCall("a", name, arguments), fine)), result("a")]
+
+    made = with_readable_calls(messages)
+
+    assert made[1].tool_calls == (ToolCall("a", *sent), fine)
+    assert (made[0], made[2]) == (messages[0], messages[2])
+    assert with_readable_calls(made) == made
