@@ -69,12 +69,15 @@ class McpServerForm(_ServerForm):
             "command",
             "clearable",
             "keep_results",
+            "keep_session",
             "call_timeout_seconds",
             "enabled",
         )
+        widgets = {"url": forms.TextInput(attrs={"size": 60, "placeholder": "https://"})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.fields["url"].help_text = _("Of a server over HTTP, such as https://tools.example.com/mcp.")
         lines = _("One a line: “Authorization: Bearer …” over HTTP, “NAME=value” for a program.")
         stored = bool(self.instance.secrets_encrypted)
         kept = (
@@ -86,9 +89,13 @@ class McpServerForm(_ServerForm):
         if not stored:
             self.fields["remove_secrets"].widget = forms.HiddenInput()
         if not settings.MCP_STDIO and self.instance.transport != McpTransport.STDIO:
-            field = self.fields["transport"]
-            assert isinstance(field, forms.ChoiceField)
-            field.choices = [(McpTransport.HTTP.value, McpTransport.HTTP.label)]
+            self._offer_http_alone()
+
+    def _offer_http_alone(self) -> None:
+        field = self.fields["transport"]
+        assert isinstance(field, forms.ChoiceField)
+        field.choices = [(McpTransport.HTTP.value, McpTransport.HTTP.label)]
+        self.fields["command"].widget = forms.HiddenInput()
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
@@ -125,7 +132,7 @@ class McpServerForm(_ServerForm):
 class McpServerAdmin(_ServerAdmin):
     form = McpServerForm
     change_form_template = "admin/agents/mcpserver/change_form.html"
-    list_display = ("name", "transport", "place", "has_secrets", "tool_count", "tools_read_at", "clearable", "enabled")
+    list_display = ("name", "place", "tool_count", "tools_read_at", "enabled")
     list_filter = ("enabled", "transport")
     search_fields = ("name", "url")
     actions = ("test_connection",)
@@ -137,6 +144,7 @@ class McpServerAdmin(_ServerAdmin):
         "command",
         ("new_secrets", "remove_secrets"),
         "call_timeout_seconds",
+        "keep_session",
         "clearable",
         "keep_results",
         "enabled",
@@ -147,10 +155,6 @@ class McpServerAdmin(_ServerAdmin):
     @admin.display(description=gettext_lazy("address"))
     def place(self, server: McpServer) -> str:
         return server.url if server.transport == McpTransport.HTTP else " ".join(server.command)[:100]
-
-    @admin.display(boolean=True, description=gettext_lazy("secrets"))
-    def has_secrets(self, server: McpServer) -> bool:
-        return bool(server.secrets_encrypted)
 
     @admin.display(description=gettext_lazy("tools"))
     def tool_count(self, server: McpServer) -> int:

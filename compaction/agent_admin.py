@@ -95,12 +95,25 @@ class AgentForm(_AgentForm):
         self.initial.setdefault("auxiliary", str(chosen) if chosen is not None else "")
 
     def _offer_tools(self) -> None:
+        """Our own, then those of each server, and what was chosen and is gone."""
         mcp_tools.refresh()
-        known = {tool.name: f"{tool.name} – {tool.description.splitlines()[0]}" for tool in tools.all_tools()}
-        gone = {name: _("%(name)s (does not exist any more)") % {"name": name} for name in self.instance.tools or ()}
+        groups: dict[str, list[tuple[str, str]]] = {_("Built in"): []}
+        for tool in tools.all_tools():
+            server = mcp_tools.server_of(tool.name)
+            group = _("Tool server “%(name)s”") % {"name": server} if server else _("Built in")
+            groups.setdefault(group, []).append((tool.name, f"{tool.name} – {tool.description.splitlines()[0]}"))
+        gone = [name for name in self.instance.tools or () if tools.tool(name) is None]
+        if gone:
+            groups[_("Do not exist any more")] = [(name, name) for name in gone]
         field = self.fields["tools"]
         assert isinstance(field, forms.MultipleChoiceField)
-        field.choices = list({**gone, **known}.items())
+        field.choices = list(groups.items())
+
+    def clean_tools(self) -> list[str]:
+        """Those it had before in their order: requests begin with the tools, and providers cache their beginning."""
+        chosen: list[str] = self.cleaned_data["tools"]
+        before = [name for name in self.instance.tools or () if name in chosen]
+        return [*before, *(name for name in chosen if name not in before)]
 
     def _clean_window(self, cleaned: dict[str, Any]) -> None:
         if cleaned.get("context_window") or "context_window" in self.errors or not cleaned.get("channel"):

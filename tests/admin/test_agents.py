@@ -57,6 +57,13 @@ def test_an_agent_is_made(root: Client) -> None:
     assert agent.window_source == "set by an administrator"
 
 
+def test_tools_keep_their_order(root: Client) -> None:
+    agent = make_agent(name="Guide", tools=["search_history", "read_history", "gone"])
+    chosen = ["list_files", "read_history", "search_history"]
+    root.post(f"/admin/agents/agent/{agent.pk}/change/", _form(agent.channel, tools=chosen))
+    assert Agent.objects.get().tools == ["search_history", "read_history", "list_files"]
+
+
 @pytest.mark.parametrize(
     ("field", "value", "sentence"),
     [
