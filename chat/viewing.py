@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
+from agents.messages import Message
 from agents.models import Agent
+from agents.requests import IMAGES_OF_TOOLS
 from agents.tokens import count_message
-from chat import context, history
+from chat import context, history, offered
 from chat.models import Conversation
+from compaction.models import Compaction, State
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 JSON = dict[str, Any]
 
+PREFIX_KINDS = ("summary", "acknowledgement", "carried", "acknowledgement")  # as `assemble` puts them together
+
 
 def model_view(conversation: Conversation, user: User) -> JSON:
     """The next request in OpenAI form, from the same function that builds the real one, with its counts.
 
-    `tokens.each` is the raw o200k count of every message (tokens).
+    `kinds` says what each message is: its role, or what a compaction made it for. `tokens.each` is the raw o200k count
+    of every message (tokens).
     """
     messages, tools = history.request_for(conversation)
     sent = [message.to_openai() for message in messages]
@@ -29,7 +36,18 @@ def model_view(conversation: Conversation, user: User) -> JSON:
         sent = [_without_prompt(message) for message in sent]
         shown_tools = [_without_schema(tool) for tool in tools]
     counted = {**context.measure(conversation).to_event(), "each": [count_message(message) for message in messages]}
-    return {"messages": sent, "tools": shown_tools, "tokens": counted}
+    return {"messages": sent, "kinds": _kinds(conversation, messages), "tools": shown_tools, "tokens": counted}
+
+
+def _kinds(conversation: Conversation, messages: Sequence[Message]) -> list[str]:
+    """A summary has the role of a person, and so have the images of tools: nobody said them."""
+    kinds = ["images" if message.content == IMAGES_OF_TOOLS else str(message.role) for message in messages]
+    applied = Compaction.objects.filter(conversation=conversation, state=State.APPLIED).order_by("-id")
+    prefix = applied.values_list("prefix", flat=True).first()
+    if prefix:
+        start, count = len(offered.system_messages(conversation.agent)), len(prefix["messages"])
+        kinds[start : start + count] = PREFIX_KINDS[:count]
+    return kinds
 
 
 def may_see_instructions(user: User, agent: Agent) -> bool:

@@ -108,6 +108,7 @@ class MessageOut(Schema):
 
 class ModelViewOut(Schema):
     messages: list[JSON]
+    kinds: list[Literal["system", "user", "assistant", "tool", "summary", "acknowledgement", "carried", "images"]]
     tools: list[JSON]
     tokens: JSON
 
@@ -264,6 +265,7 @@ class AttachmentOut(Schema):
     size: int
     sha256: str
     tokens: int
+    sent_tokens: int
     width: int
     height: int
     pages: int

@@ -61,7 +61,7 @@ function head(request, toggle, again) {
 function readable(request) {
   const sizes = request.tokens?.each || [];
   const rows = request.messages.map((/** @type {any} */ message, /** @type {number} */ index) =>
-    row(message, sizes[index]),
+    row(message, request.kinds?.[index] || message.role, sizes[index]),
   );
   return request.tools.length ? [tools(request.tools), ...rows] : rows;
 }
@@ -82,8 +82,8 @@ function tools(list) {
   );
 }
 
-/** @param {any} message @param {number | undefined} size */
-function row(message, size) {
+/** @param {any} message @param {string} kind @param {number | undefined} size */
+function row(message, kind, size) {
   const text = textOf(message);
   const calls = (message.tool_calls || []).map(
     (/** @type {any} */ call) =>
@@ -97,6 +97,10 @@ function row(message, size) {
     user: () => _("Person"),
     assistant: () => _("Agent"),
     tool: () => _("Tool result"),
+    summary: () => _("Summary"),
+    acknowledgement: () => _("Acknowledgement of the summary"),
+    carried: () => _("Carried over by the compaction"),
+    images: () => _("Images of tool results"),
   });
   const body = h(
     "pre.seen-text",
@@ -108,11 +112,11 @@ function row(message, size) {
     h("button.link", { type: "button", onclick: () => ((body.textContent = whole), more.remove()) }, _("Show all"));
   return h(
     "article.seen",
-    { data: { role: message.role } },
+    { data: { role: message.role, kind } },
     h(
       "header",
       null,
-      h("b", null, (names[message.role] || (() => message.role))()),
+      h("b", null, (names[kind] || (() => kind))()),
       message.name && h("span.quiet", null, message.name),
       size != null
         ? h("span.quiet.count", null, _("{n} tokens", { n: tokens(size) }))

@@ -108,6 +108,7 @@ def test_the_model_view_is_the_next_request(alice: Caller, here: str) -> None:
     shown = alice.get(f"{here}/messages", view="model").json
     assert [message["role"] for message in shown["messages"]] == ["system", "user", "assistant", "user", "assistant"]
     assert shown["messages"][0]["content"] == "Be a guide."
+    assert shown["kinds"] == ["system", "user", "assistant", "user", "assistant"]
     assert shown["tokens"]["used_tokens"] > 0
 
 

@@ -154,6 +154,9 @@ def test_the_three_views(live: Live, open_tab: Any) -> None:
     tab.page.wait_for_selector(".seen")
     assert "search_history" in tab.page.locator(".seen.tools").inner_text()
     assert "Background" in tab.page.locator(".seen[data-role]").first.inner_text()
+    names = tab.page.locator(".seen[data-role] header b").all_inner_texts()
+    assert names[:2] == ["Summary", "Acknowledgement of the summary"]
+    assert "Person" in names[2:]
 
     tab.page.click("#views [data-view=compacted]")
     tab.page.wait_for_selector(".card.done")

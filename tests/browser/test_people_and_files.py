@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
 
+from tests.browser.conftest import Tab
 from tests.live import Live
 
 pytestmark = pytest.mark.browser
@@ -55,8 +58,47 @@ def test_an_invitation_link_lets_someone_join(live: Live, open_tab: Any) -> None
     assert guest.page.url.endswith(owner.conversation())
 
 
-def test_an_image_is_uploaded_previewed_sent_and_found_again_after_a_compaction(
-    live: Live, open_tab: Any, tmp_path: Path
+# How a file comes into the composer: chosen, dropped on the page, or pasted.
+
+CARRIED = """([name, type, base64]) => {
+    const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+    const carried = new DataTransfer();
+    carried.items.add(new File([bytes], name, { type }));
+    return carried;
+}"""
+
+
+def carried(tab: Tab, file: Path, kind: str) -> Any:
+    """A file as the browser hands it over with a drop or a paste."""
+    return tab.page.evaluate_handle(CARRIED, [file.name, kind, base64.b64encode(file.read_bytes()).decode()])
+
+
+def choose(tab: Tab, file: Path, kind: str = "image/png") -> None:
+    tab.page.set_input_files("#files", str(file))
+
+
+def drop(tab: Tab, file: Path, kind: str = "image/png") -> None:
+    """Somewhere over the transcript, by way of the marked page."""
+    carries = {"dataTransfer": carried(tab, file, kind)}
+    tab.page.dispatch_event("#transcript", "dragenter", carries)
+    tab.page.wait_for_selector("body.dropping")
+    tab.page.dispatch_event("#transcript", "dragover", carries)
+    tab.page.dispatch_event("#transcript", "drop", carries)
+    tab.page.wait_for_selector("body:not(.dropping)")
+
+
+def paste(tab: Tab, file: Path, kind: str = "image/png") -> None:
+    tab.page.focus("#write")
+    tab.page.evaluate(
+        """(carried) => document.activeElement.dispatchEvent(
+            new ClipboardEvent("paste", { clipboardData: carried, bubbles: true, cancelable: true }))""",
+        carried(tab, file, kind),
+    )
+
+
+@pytest.mark.parametrize("bring", [choose, drop, paste])
+def test_an_image_is_brought_in_previewed_sent_and_found_again_after_a_compaction(
+    live: Live, open_tab: Any, tmp_path: Path, bring: Callable[..., None]
 ) -> None:
     picture = tmp_path / "seal.png"
     Image.new("RGB", (64, 48), "#9b2d1f").save(picture)
@@ -64,7 +106,7 @@ def test_an_image_is_uploaded_previewed_sent_and_found_again_after_a_compaction(
     history = [{"role": role, "content": f"{n} {PAGE}"} for n in range(2) for role in ("user", "assistant")]
     tab.open(live.converse("small", history))
 
-    tab.page.set_input_files("#files", str(picture))
+    bring(tab, picture)
     tab.page.wait_for_selector(".attached:has-text('tokens') img")
     tab.say("what is this seal?")
     tab.page.wait_for_selector(".from-person .file.picture img")
@@ -82,6 +124,26 @@ def test_an_image_is_uploaded_previewed_sent_and_found_again_after_a_compaction(
     tab.page.wait_for_selector(".from-person .file.picture img")
     tab.page.click(".file.picture >> nth=0")
     tab.page.wait_for_function("() => document.querySelector('dialog .viewer img')?.naturalWidth === 64")
+
+
+def test_a_dropped_text_and_a_pasted_one_go_with_the_message(live: Live, open_tab: Any, tmp_path: Path) -> None:
+    notes, table = tmp_path / "notes.md", tmp_path / "prices.csv"
+    notes.write_text("The seal is at the harbour.")
+    table.write_text("seal,4711")
+    tab = open_tab()
+    tab.open(live.converse("quick", [{"role": "user", "content": "hello"}]))
+
+    drop(tab, notes, "text/markdown")
+    paste(tab, table, "text/csv")
+    for name in (notes.name, table.name):
+        tab.page.wait_for_selector(f".attached:has-text('{name}'):has-text('tokens')")
+    tab.say("What do they say?")
+    tab.answered(1)
+
+    tab.shows(".from-person .file", 2)
+    sent = str(live.provider.last["messages"][-1]["content"])
+    assert "The seal is at the harbour." in sent
+    assert "seal,4711" in sent
 
 
 def test_a_file_that_cannot_be_read_says_so(live: Live, open_tab: Any, tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from django.utils import timezone
 
 from agents.messages import ContentPart, Message
-from chat import history
+from chat import history, viewing
 from chat.models import Message as Row
 from tests.builders import add_messages, make_agent, make_conversation, make_user, tool_round
+from tests.chat.scripting import compact, long_chat, reload, small_agent
 
 pytestmark = pytest.mark.django_db
 
@@ -91,3 +94,21 @@ def test_text_is_cleaned_before_it_is_counted_or_stored() -> None:
     rows = add_messages(conversation, [Message(role="user", content="a\x00b\ud83d\ude00\ud800")])
 
     assert Row.objects.get(pk=rows[0].pk).content == "a\ufffdb\U0001f600\ufffd"
+
+
+def test_the_model_view_names_what_nobody_said() -> None:
+    picture = ContentPart(kind="image", url="data:image/png;base64,AA==", name="a.png", tokens=1600)
+    shown = tool_round("look", "seen")
+    shown[1] = replace(shown[1], parts=(picture,))
+    conversation = make_conversation([*long_chat(30), *shown, "There it is."], agent=small_agent(sees_images=True))
+    row = compact(conversation)
+    assert row.state == "applied", row.error_text
+
+    view = viewing.model_view(reload(conversation.pk), conversation.owner)
+
+    assert len(view["kinds"]) == len(view["messages"])
+    assert view["kinds"][:3] == ["system", "summary", "acknowledgement"]
+    at = view["kinds"].index("images")
+    assert view["kinds"][at - 1] == "tool"
+    assert view["messages"][at]["role"] == "user"
+    assert "user" in view["kinds"]
