@@ -1,7 +1,8 @@
 """Tools of others: servers that speak the Model Context Protocol, over streamable HTTP or as a program on this machine.
 
 Every listing and every call is a session of its own, within its own time, on a loop of its own thread: a server that
-hangs, dies or floods harms that call and nothing else. This module knows no database; `agents/mcp_tools.py` makes tools
+hangs, dies or floods harms that call and nothing else. (Where a server is set so, the calls of an answer share one, see
+`agents/mcp_sessions.py`.) This module knows no database; `agents/mcp_tools.py` makes tools
 of what an administrator connected.
 """
 
@@ -13,7 +14,7 @@ import os
 import ssl
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -41,7 +42,8 @@ CLOSE_SECONDS = 6.0  # a program gets to end by itself
 LARGEST_ANSWER = 25 * 1024 * 1024  # bytes of one answer over HTTP
 MOST_TOOLS = 128  # of a server
 MOST_PAGES = 20
-MOST_PROGRAMS = 8  # at once in a process
+MOST_PROGRAMS = 8  # at once in a process, for a single call each
+MOST_LASTING = 32  # at once in a process, each for a whole answer
 _SHOWN = 300  # characters of what a server says went wrong
 
 HTTP, STDIO = "http", "stdio"
@@ -74,6 +76,12 @@ class ServerError(ToolError):
 async def call_tool(address: Address, tool: str, arguments: JSON, seconds: float) -> ToolResult:
     """Calls a tool, from any loop; raises ServerError. `seconds` is the longest wait for the answer once connected."""
 
+    return await at_home(in_session(address, calling(tool, arguments), seconds))
+
+
+def calling(tool: str, arguments: JSON) -> Callable[[ClientSession], Awaitable[ToolResult]]:
+    """What calls a tool in an open session."""
+
     async def call(session: ClientSession) -> ToolResult:
         from mcp import types
 
@@ -81,8 +89,7 @@ async def call_tool(address: Address, tool: str, arguments: JSON, seconds: float
         request = types.ClientRequest(types.CallToolRequest(params=params))
         return _as_result(await session.send_request(request, types.CallToolResult))
 
-    work = _in_session(address, call, seconds)
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _home().loop))
+    return call
 
 
 def list_tools(address: Address) -> list[Found]:
@@ -101,29 +108,37 @@ def list_tools(address: Address) -> list[Found]:
                 break
         return found[:MOST_TOOLS]
 
-    work = _in_session(address, read, LIST_SECONDS)
+    work = in_session(address, read, LIST_SECONDS)
     future = asyncio.run_coroutine_threadsafe(work, _home().loop)
     try:
         return future.result(CONNECT_SECONDS + LIST_SECONDS + CLOSE_SECONDS + 2)
     except TimeoutError:
         future.cancel()
-        raise _too_slow(address, CONNECT_SECONDS + LIST_SECONDS) from None
+        raise too_slow(address, CONNECT_SECONDS + LIST_SECONDS) from None
 
 
 # One session
 
 
-async def _in_session(address: Address, use: Callable[[ClientSession], Awaitable[T]], seconds: float) -> T:
-    """Connect, use, close; whatever goes wrong becomes a ServerError that names the server."""
+async def in_session(
+    address: Address, use: Callable[[ClientSession], Awaitable[T]], seconds: float, *, lasting: bool = False
+) -> T:
+    """Connect, use, close; whatever goes wrong becomes a ServerError that names the server.
+
+    `lasting`: other calls may follow in this session, so its program does not take the place of a single call's.
+    """
     breaks, made = _Breaks(), list[T]()
     try:
-        async with asyncio.timeout(CONNECT_SECONDS) as limit, _session(address, breaks) as session:
-            made.append(await breaks.unless_broken(_used(session, use, breaks, limit, seconds)))
-            limit.reschedule(asyncio.get_running_loop().time() + CLOSE_SECONDS)
+        async with asyncio.timeout(CONNECT_SECONDS) as limit, _session(address, breaks, lasting) as session:
+            try:
+                made.append(await breaks.unless_broken(_used(session, use, breaks, limit, seconds)))
+            finally:
+                if not limit.expired():
+                    limit.reschedule(asyncio.get_running_loop().time() + CLOSE_SECONDS)
     except TimeoutError:
-        failure = _too_slow(address, seconds if breaks.is_connected else CONNECT_SECONDS)
+        failure = too_slow(address, seconds if breaks.is_connected else CONNECT_SECONDS)
     except (Exception, BaseExceptionGroup) as error:
-        failure = _failure(address, _cause(error))
+        failure = failure_of(address, _cause(error))
     if made:  # an answer that is there counts, however the server took the end
         return made[0]
     raise failure
@@ -175,20 +190,20 @@ class _Breaks:
 
 
 @asynccontextmanager
-async def _session(address: Address, breaks: _Breaks) -> AsyncIterator[ClientSession]:
+async def _session(address: Address, breaks: _Breaks, lasting: bool) -> AsyncIterator[ClientSession]:
     from mcp import ClientSession, types
 
     who = types.Implementation(name="palimpsest", version="1")
     async with (
-        _streams(address, breaks) as (read, write),
+        _streams(address, breaks, lasting) as (read, write),
         ClientSession(read, write, client_info=who, message_handler=breaks.handle) as session,
     ):
         yield session
 
 
 @asynccontextmanager
-async def _streams(address: Address, breaks: _Breaks) -> AsyncIterator[Any]:
-    async with _program(address) if address.transport == STDIO else _web(address, breaks) as streams:
+async def _streams(address: Address, breaks: _Breaks, lasting: bool) -> AsyncIterator[Any]:
+    async with _program(address, lasting) if address.transport == STDIO else _web(address, breaks) as streams:
         yield streams
 
 
@@ -253,7 +268,7 @@ def _bounded(stream: httpx.AsyncByteStream, breaks: _Breaks, is_answer: bool) ->
 
 
 @asynccontextmanager
-async def _program(address: Address) -> AsyncIterator[Any]:
+async def _program(address: Address, lasting: bool) -> AsyncIterator[Any]:
     """A program started for this session, with an environment of its own: none of ours goes there."""
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
@@ -265,7 +280,7 @@ async def _program(address: Address) -> AsyncIterator[Any]:
     )
     with tempfile.TemporaryFile("w+", errors="replace") as said:
         try:
-            async with _home().programs, stdio_client(parameters, errlog=said) as streams:
+            async with _home().places(lasting), stdio_client(parameters, errlog=said) as streams:
                 yield streams
         except (Exception, BaseExceptionGroup):
             _log_last_words(address, said)
@@ -324,7 +339,7 @@ def _cause(error: BaseException) -> BaseException:
     return error
 
 
-def _failure(address: Address, error: BaseException) -> ServerError:
+def failure_of(address: Address, error: BaseException) -> ServerError:
     """What went wrong, as a sentence. Raises what must not be swallowed."""
     import httpx
     from mcp import McpError
@@ -348,7 +363,8 @@ def _failure(address: Address, error: BaseException) -> ServerError:
     return ServerError(_("The server “%(server)s” broke off or answered with something else than MCP.") % named)
 
 
-def _too_slow(address: Address, seconds: float) -> ServerError:
+def too_slow(address: Address, seconds: float) -> ServerError:
+    """No answer within this time (seconds)."""
     logger.warning("mcp %s: no answer within %g s", address.name, seconds)
     named = {"server": address.name, "seconds": f"{seconds:g}"}
     return ServerError(_("The server “%(server)s” did not answer within %(seconds)s seconds.") % named)
@@ -363,8 +379,23 @@ class _Home:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.new_event_loop()
-        self.programs = asyncio.Semaphore(MOST_PROGRAMS)
+        self._programs = asyncio.Semaphore(MOST_PROGRAMS)
+        self._lasting = asyncio.Semaphore(MOST_LASTING)
         threading.Thread(target=self.loop.run_forever, name="mcp-loop", daemon=True).start()
+
+    def places(self, lasting: bool) -> asyncio.Semaphore:
+        """Where a program waits for its turn to be started."""
+        return self._lasting if lasting else self._programs
+
+
+async def at_home(work: Coroutine[Any, Any, T]) -> T:
+    """The result of work that is done on the loop of this module; from any loop."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _home().loop))
+
+
+def home_soon(work: Coroutine[Any, Any, object]) -> None:
+    """Have work done there, and do not wait; from any thread."""
+    asyncio.run_coroutine_threadsafe(work, _home().loop)
 
 
 _starting = threading.Lock()

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 from django.conf import settings
 
-from agents import mcp, tools
+from agents import mcp, mcp_sessions, tools
 from agents.messages import JSON
 from agents.models import McpServer
 from agents.text import clean
@@ -100,8 +100,15 @@ def public_name(server: str, tool: str) -> str:
     return f"{plain[: LONGEST_NAME - 7]}_{digest}"
 
 
+def server_of(tool: str) -> str:
+    """The server that a registered tool is of; empty for one of our own."""
+    return tool.partition(SEPARATOR)[0] if tool in _registered else ""
+
+
 def _tool(server: McpServer, stored: JSON) -> Tool:
     address, name, seconds = address_of(server), str(stored["name"]), float(server.call_timeout_seconds)
+    keeps = server.keep_session
+    longest = seconds + mcp.CONNECT_SECONDS + mcp.CLOSE_SECONDS
 
     async def run(arguments: JSON, context: ToolContext) -> ToolResult:
         logger.info(
@@ -112,6 +119,8 @@ def _tool(server: McpServer, stored: JSON) -> Tool:
             context.conversation_id,
             context.turn_id,
         )
+        if keeps and context.turn_id is not None:
+            return await mcp_sessions.call_tool(context.turn_id, address, name, arguments, seconds)
         return await mcp.call_tool(address, name, arguments, seconds)
 
     return Tool(
@@ -121,7 +130,7 @@ def _tool(server: McpServer, stored: JSON) -> Tool:
         run,
         clearable=server.clearable,
         keep=server.keep_results,
-        timeout_seconds=seconds + mcp.CONNECT_SECONDS + mcp.CLOSE_SECONDS,
+        timeout_seconds=longest * (mcp_sessions.LONGEST_QUEUE if keeps else 1),
     )
 
 

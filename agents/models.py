@@ -278,6 +278,14 @@ class McpServer(models.Model):
         default=False,
         help_text=_("The summariser reads the results of these tools whole."),
     )
+    keep_session = models.BooleanField(
+        _("one session for a whole answer"),
+        default=False,
+        help_text=_(
+            "For servers that remember something between calls, such as a browser or a login. "
+            "Their calls then run one after the other."
+        ),
+    )
     call_timeout_seconds = models.PositiveSmallIntegerField(
         _("longest call (seconds)"), default=60, validators=[MinValueValidator(1), MaxValueValidator(600)]
     )

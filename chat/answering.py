@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.utils.translation import gettext as _
 
-from agents import tools
+from agents import mcp_sessions, tools
 from agents.errors import AgentsError
 from agents.messages import Message, ToolCall
 from agents.provider import CompletionRequest, Endpoint, TextPiece, ThinkingPiece
@@ -106,6 +106,7 @@ class Answer:
         finally:
             self._ended = True
             self._checkpoints.forget(turn)
+            mcp_sessions.end_turn(turn)
         return None
 
     def stop(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from uuid import UUID
 
 from agents.messages import JSON
 from agents.tools import Tool, ToolContext, ToolError, ToolResult
@@ -51,7 +52,7 @@ def search_files(arguments: JSON, context: ToolContext) -> str:
     keys = [row.pk for name, row in there.items() if only in name.lower()]
     found: list[str] = []
     for key in reversed(keys):
-        row = Attachment.objects.filter(pk=key, text__icontains=arguments["text"]).first()
+        row = _holding(key, wanted)
         for line in _matches(row, wanted) if row else ():
             found.append(line)
             if len(found) > MOST_MATCHES:
@@ -125,6 +126,12 @@ def _from_character(row: Attachment, offset: int) -> str:
     return f"{row.name}, characters {offset}-{end} of {len(row.text)}:\n{row.text[offset:end]}{rest}"
 
 
+def _holding(key: UUID, wanted: str) -> Attachment | None:
+    """A file that may hold a text in lower case. Databases differ in what is the same letter outside ASCII."""
+    rows = Attachment.objects.filter(pk=key)
+    return (rows.filter(text__icontains=wanted) if wanted.isascii() else rows).first()
+
+
 def _matches(row: Attachment, wanted: str) -> Iterator[str]:
     for number, line in enumerate(row.text.split("\n"), start=1):
         at = line.lower().find(wanted)
@@ -156,7 +163,7 @@ def _schema(required: str, **properties: JSON) -> JSON:
 _NAME = {"type": "string", "description": "Name of a file, such as report/notes.md"}
 
 TOOLS = (
-    Tool("list_files", "List the files of this conversation.", _schema(""), in_database(list_files)),
+    Tool("list_files", "List the files of this conversation.", _schema(""), in_database(list_files), by_default=True),
     Tool(
         "read_file",
         "Read a file of this conversation, whole or from one line to another. Images are shown.",
@@ -168,6 +175,7 @@ TOOLS = (
             offset={"type": "integer", "minimum": 0, "description": "Character to begin at, for very long lines"},
         ),
         in_database(read_file),
+        by_default=True,
     ),
     Tool(
         "search_files",
@@ -178,6 +186,7 @@ TOOLS = (
             name={"type": "string", "description": "Only files whose name holds this"},
         ),
         in_database(search_files),
+        by_default=True,
     ),
     Tool(
         "write_file",

@@ -53,6 +53,19 @@ async def hang() -> str:
     return "late"
 
 
+_counts: dict[int, int] = {}
+
+
+@server.tool()
+async def count(context: Context, seconds: float = 0.0) -> int:  # type: ignore[type-arg]
+    """Counts the calls of this session."""
+    key = id(context.session)
+    _counts[key] = _counts.get(key, 0) + 1
+    counted = _counts[key]
+    await anyio.sleep(seconds)
+    return counted
+
+
 @server.tool()
 def die() -> str:
     """Ends the server at once."""

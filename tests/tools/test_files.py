@@ -8,6 +8,7 @@ import pytest
 from django.core.files.base import ContentFile
 from django.utils import timezone
 
+from chat import context
 from chat.copying import copy_originals
 from chat.extracting import extract
 from chat.files import store
@@ -107,6 +108,15 @@ def test_files_are_searched(use: Use) -> None:
     assert use(conversation, "search_files", text="heliotrope").content == "a.txt:2: second Heliotrope line"
 
 
+@pytest.mark.parametrize(
+    ("held", "wanted"), [("Über die Brücke", "ÜBER DIE"), ("Москва", "москва"), ("港口计划", "港口")]
+)
+def test_files_are_searched_whatever_the_case_in_every_language(use: Use, held: str, wanted: str) -> None:
+    conversation = with_file("a.txt", held)
+
+    assert use(conversation, "search_files", text=wanted).content == f"a.txt:1: {held}"
+
+
 def test_what_a_replaced_answer_wrote_is_gone_with_it(use: Use) -> None:
     conversation = make_conversation(["hello"])
     use(conversation, "write_file", name="a.txt", content="first")
@@ -116,6 +126,14 @@ def test_what_a_replaced_answer_wrote_is_gone_with_it(use: Use) -> None:
     Message.objects.filter(turn=turn).update(retired_at=timezone.now())
 
     assert use(conversation, "read_file", name="a.txt").content.endswith("first")
+
+
+def test_what_a_tool_wrote_is_no_attachment_in_the_meter(use: Use) -> None:
+    conversation = with_file("sent.txt", "word " * 500)
+    use(conversation, "write_file", name="written.txt", content="word " * 5_000)
+    conversation.refresh_from_db()
+
+    assert context.measure(conversation).raw_parts["messages"] < 50  # no part of it was taken for the file
 
 
 def test_unsent_files_are_not_there_yet(use: Use) -> None:

@@ -271,5 +271,6 @@ def test_a_range_without_messages_says_so(use: Use) -> None:
     assert "no message" in result.content
 
 
-def test_new_agents_have_the_history_tools() -> None:
-    assert make_agent().tools == ["read_history", "search_history"]
+def test_new_agents_have_the_tools_that_read_what_is_in_the_conversation() -> None:
+    """Else a long file, of which a message carries the beginning, would be out of the model's reach."""
+    assert make_agent().tools == ["list_files", "read_file", "read_history", "search_files", "search_history"]
