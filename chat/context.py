@@ -249,7 +249,7 @@ _MEASURE = f"""SELECT
     ORDER BY m.id DESC LIMIT 1),
   ({_PINNED} = 0),
   ({_PINNED} > 0),
-  (SELECT SUM(a.token_cost) FROM chat_attachment a JOIN chat_message m ON m.id = a.message_id
+  (SELECT SUM(a.sent_tokens) FROM chat_attachment a JOIN chat_message m ON m.id = a.message_id
     WHERE a.conversation_id = %(conversation)s
     AND m.retired_at IS NULL AND m.position IS NOT NULL AND m.compacted_into_id IS NULL),
   (SELECT SUM({SENT}) FROM chat_message m WHERE m.conversation_id = %(conversation)s AND m.position > %(position)s

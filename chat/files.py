@@ -18,6 +18,7 @@ from django.utils.translation import gettext_lazy as _
 
 from agents.messages import ContentPart
 from agents.text import clean
+from agents.tokens import count_text
 from chat.access import access_conversation
 from chat.errors import ChatError, Conflict, NotFound
 from chat.extracting import Extracted, extract
@@ -70,18 +71,20 @@ def store(
     `is_path`: the name is one inside the conversation's space and was checked.
     """
     key = uuid.uuid4()
+    shown = name if is_path else safe_name(name)
     row = Attachment(
         id=key,
         conversation=conversation,
         owner=user,
         message=message,
-        name=name if is_path else safe_name(name),
+        name=shown,
         kind=found.kind,
         mime=found.mime,
         size=len(found.content),
         sha256=found.sha256,
         text=found.text,
         token_cost=found.tokens,
+        sent_tokens=_sent_tokens(found, shown, is_path),
         width=found.width,
         height=found.height,
         pages=found.pages,
@@ -161,7 +164,8 @@ def part_of(row: Attachment) -> ContentPart:
             tokens=row.token_cost,
             attachment=str(row.pk),
         )
-    return ContentPart(kind="file", text=_text_for_model(row), name=row.name, mime=row.mime, attachment=str(row.pk))
+    text = _text_for_model(row.text, row.token_cost, row.name)
+    return ContentPart(kind="file", text=text, name=row.name, mime=row.mime, attachment=str(row.pk))
 
 
 def safe_name(name: str) -> str:
@@ -175,12 +179,18 @@ def safe_name(name: str) -> str:
     return shown or "file"
 
 
-def _text_for_model(row: Attachment) -> str:
+def _text_for_model(text: str, tokens: int, name: str) -> str:
     """The whole text, or of a long one its beginning and how to read on."""
-    if row.token_cost <= INLINE_TOKENS:
-        return row.text
-    beginning = row.text[:BEGINNING]
-    return f"{beginning}\n[… {row.token_cost} tokens in all. Read on with the tool read_file: {row.name}]"
+    if tokens <= INLINE_TOKENS:
+        return text
+    return f"{text[:BEGINNING]}\n[… {tokens} tokens in all. Read on with the tool read_file: {name}]"
+
+
+def _sent_tokens(found: Extracted, name: str, is_path: bool) -> int:
+    """What the message that brings a file carries of it (tokens); what a tool wrote was in its call."""
+    if found.kind == AttachmentKind.IMAGE or (found.tokens <= INLINE_TOKENS and not is_path):
+        return found.tokens
+    return 0 if is_path else count_text(_text_for_model(found.text, found.tokens, name))
 
 
 def check_room(conversation: Conversation, size: int) -> None:

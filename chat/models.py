@@ -267,7 +267,11 @@ class AttachmentKind(models.TextChoices):
 
 
 class Attachment(models.Model):
-    """A file of a conversation, served only to its people. `text` is what was extracted, `token_cost` what it costs."""
+    """A file of a conversation, served only to its people.
+
+    `text` is what was extracted and `token_cost` what all of it costs; `sent_tokens` what the message that brought it
+    carries: of a long text its beginning, of what a tool wrote nothing.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="attachments")
@@ -281,6 +285,7 @@ class Attachment(models.Model):
     sha256 = models.CharField(max_length=64)
     text = models.TextField(blank=True)
     token_cost = models.PositiveIntegerField(default=0)
+    sent_tokens = models.PositiveIntegerField(default=0)
     width = models.PositiveIntegerField(default=0)
     height = models.PositiveIntegerField(default=0)
     pages = models.PositiveIntegerField(default=0)

@@ -237,6 +237,7 @@ def present_attachment(row: Attachment) -> JSON:
         "size": row.size,
         "sha256": row.sha256,
         "tokens": row.token_cost,
+        "sent_tokens": row.sent_tokens,
         "width": row.width,
         "height": row.height,
         "pages": row.pages,

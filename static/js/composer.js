@@ -207,6 +207,17 @@ export class Composer {
     this.allow();
   }
 
+  /** What a file costs, or how far it is, or what is wrong with it. @param {any} attached */
+  noteOf(attached) {
+    if (attached.problem) return attached.problem;
+    if (attached.progress != null) return `${Math.round(attached.progress * 100)} %`;
+    if (!attached.tokens) return size(attached.size);
+    const cost = _("{n} tokens", { n: tokens(attached.tokens) });
+    return attached.whole > attached.tokens
+      ? _("{cost}: its beginning; the agent reads on in all {n}", { cost, n: tokens(attached.whole) })
+      : cost;
+  }
+
   drawAttached() {
     fill(
       byId("attached"),
@@ -216,16 +227,7 @@ export class Composer {
           null,
           attached.preview ? h("img", { src: attached.preview, alt: "" }) : icon("file"),
           h("span.attached-name", null, attached.name),
-          h(
-            "span.quiet",
-            null,
-            attached.problem ||
-              (attached.progress != null
-                ? `${Math.round(attached.progress * 100)} %`
-                : attached.tokens
-                  ? _("{n} tokens", { n: tokens(attached.tokens) })
-                  : size(attached.size)),
-          ),
+          h("span.quiet", null, this.noteOf(attached)),
           iconButton("close", _("Remove {name}", { name: attached.name }), () => this.drop(attached)),
         ),
       ),

@@ -36,7 +36,8 @@ export function upload(conversation, file, composer) {
     if (request.status < 300 && answer)
       Object.assign(attached, {
         id: answer.id,
-        tokens: answer.tokens ?? answer.token_cost,
+        tokens: answer.sent_tokens,
+        whole: answer.tokens,
         kind: answer.kind,
         name: answer.name || attached.name,
       });

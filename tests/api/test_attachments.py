@@ -204,6 +204,20 @@ def test_too_large_is_refused_before_it_is_read(alice: Caller, here: str, monkey
     assert not Attachment.objects.exists()
 
 
+def test_what_is_sent_of_a_long_text_is_its_beginning_and_said_before(alice: Caller, here: str) -> None:
+    short = _upload(alice, here, "short.txt", b"the harbour").json
+    long = _upload(alice, here, "long.txt", b"harbour " * 30_000).json
+    image = _upload(alice, here, "a.png", _image(kind="PNG")).json
+    assert short["sent_tokens"] == short["tokens"] == 2
+    assert (image["sent_tokens"], image["tokens"]) == (1_600, 1_600)
+    assert long["tokens"] > 30_000
+    assert 1_000 < long["sent_tokens"] < 3_000
+    sent = alice.post(f"{here}/messages", {"content": "Look", "attachments": [long["id"]]}).json["message"]
+    assert 0 < sent["token_count"] - long["sent_tokens"] < 50
+    text = Message.objects.get(pk=sent["id"]).parts[0]["text"]
+    assert text.endswith(f"{long['tokens']} tokens in all. Read on with the tool read_file: long.txt]")
+
+
 def test_too_many_files_are_refused(alice: Caller, here: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chat.files.MOST_FILES", 1)
     assert _upload(alice, here, "a.txt", b"hello").status == 201

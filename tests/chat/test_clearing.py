@@ -7,7 +7,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from agents import mcp_tools, tools
 from agents.messages import Message
+from agents.models import McpServer
 from chat import compacting, context, history
 from chat.locking import locked
 from chat.models import Conversation
@@ -80,6 +82,26 @@ def test_off_is_off() -> None:
     conversation = idle(600, clear_thinking_after_minutes=-1, clear_tool_results_after_minutes=-1)
 
     assert clear(conversation) == 0
+
+
+@pytest.mark.parametrize("clearable", [True, False])
+def test_results_of_a_server_are_cleared_where_the_administrator_allows_it(
+    clearable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tools, "_registry", dict(tools._registry))
+    monkeypatch.setattr(mcp_tools, "_registered", set())
+    monkeypatch.setattr(mcp_tools, "_stamp", None)
+    look = {"name": "look", "public": "shop__look", "description": "Looks.", "parameters": {"type": "object"}}
+    McpServer.objects.create(name="shop", url="http://127.0.0.1:9/mcp", clearable=clearable, tools=[look])
+    rounds = [message for number in range(8) for message in tool_round("shop__look", f"price {number} " * 60)]
+    answered = timezone.now() - timedelta(minutes=61)
+    agent = make_agent(tools=["shop__look"])
+    conversation = make_conversation(["look", *rounds, "done"], agent=agent, last_answer_at=answered)
+
+    clear(conversation)
+
+    results = [message.content == CLEARED for message in request(conversation) if message.role == "tool"]
+    assert results == [clearable] * 3 + [False] * 5
 
 
 def test_errors_and_pins_stay() -> None:

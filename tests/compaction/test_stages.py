@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents.messages import ContentPart, Message
+from agents.tokens import count_text
 from compaction import prompts, sections
 from compaction.engine import CompactionError, compact
 from compaction.masking import MASK, mask
@@ -228,6 +229,19 @@ def test_restored_state_keeps_its_budget() -> None:
     assert restored_budget(16_000) == 4_000
     state = restore([RestoredImage(image(), "one"), RestoredImage(image(), "two")], 2_000, "en", count)
     assert (state.images, state.tokens <= 2_000) == (1, True)
+
+
+@pytest.mark.parametrize("window", [8_000, 32_000, 128_000, 1_000_000])
+def test_files_and_images_together_keep_to_a_quarter_of_the_window(window: int) -> None:
+    files = [RestoredFile(f"f{number}.py", "content " * 4_900, origin="#4, read_file") for number in range(5)]
+    images = [RestoredImage(image(f"{number}.png"), f"{number}.png, #1, user") for number in range(9)]
+
+    state = restore([*files, *images], restored_budget(window), "en", count_text)
+
+    budget = min(25_000, window // 4)
+    assert state.tokens <= budget
+    assert count_text(state.text) + 1_600 * state.images <= budget
+    assert (state.files, state.images) == (5, 3 if window > 8_000 else 1)
 
 
 def test_images_survive_a_second_compaction() -> None:
