@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from daphne.endpoints import build_endpoint_description_strings
+from daphne.http_protocol import HTTPFactory
 from daphne.server import Server
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
+
+from palimpsest.bodies import PIECE, BoundedFactory
 
 LARGEST_SOCKET_MESSAGE = 32 * 1024 * 1024  # bytes, either way
 
@@ -23,6 +26,7 @@ class WebServer(Server):  # type: ignore[misc]
             signal_handlers=False,
             server_name="palimpsest",
             http_timeout=None,
+            request_buffer_size=PIECE,
             application_close_timeout=10,
             # Holds for what is sent too: with Daphne's 1 MiB a snapshot of long messages would never arrive.
             websocket_max_message_size=LARGEST_SOCKET_MESSAGE,
@@ -30,6 +34,15 @@ class WebServer(Server):  # type: ignore[misc]
         self.on_open = on_open
         self.failure: str | None = None
         self._ports: list[Any] = []
+
+    @property
+    def http_factory(self) -> BoundedFactory:
+        return self._factory
+
+    @http_factory.setter
+    def http_factory(self, made: HTTPFactory) -> None:
+        """Daphne makes its own when it runs; ours stands in its place."""
+        self._factory = BoundedFactory(made.server)
 
     def listen_success(self, port: Any) -> None:
         super().listen_success(port)

@@ -11,6 +11,9 @@ const commands = () => [
   { name: "/help", hint: _("show what can be typed and pressed") },
 ];
 
+/** Whether a file is so long that the message carries its beginning. @param {any} attached */
+const isBeginning = (attached) => attached.whole > attached.tokens;
+
 /**
  * @typedef {object} ComposerActs
  * @property {(content: string, attachments: any[]) => void} send
@@ -21,7 +24,7 @@ const commands = () => [
  */
 
 export class Composer {
-  /** @param {ComposerActs} acts @param {{message: number}} limits */
+  /** @param {ComposerActs} acts @param {{message: number, file_bytes?: number}} limits */
   constructor(acts, limits) {
     this.acts = acts;
     this.limits = limits;
@@ -213,9 +216,8 @@ export class Composer {
     if (attached.progress != null) return `${Math.round(attached.progress * 100)} %`;
     if (!attached.tokens) return size(attached.size);
     const cost = _("{n} tokens", { n: tokens(attached.tokens) });
-    return attached.whole > attached.tokens
-      ? _("{cost}: its beginning; the agent reads on in all {n}", { cost, n: tokens(attached.whole) })
-      : cost;
+    if (!isBeginning(attached)) return cost;
+    return _("{n} of {all} tokens", { n: tokens(attached.tokens), all: tokens(attached.whole) });
   }
 
   drawAttached() {
@@ -227,7 +229,11 @@ export class Composer {
           null,
           attached.preview ? h("img", { src: attached.preview, alt: "" }) : icon("file"),
           h("span.attached-name", null, attached.name),
-          h("span.quiet", null, this.noteOf(attached)),
+          h(
+            "span.quiet",
+            { title: isBeginning(attached) ? _("Its beginning is sent; the agent reads on as it needs.") : null },
+            this.noteOf(attached),
+          ),
           iconButton("close", _("Remove {name}", { name: attached.name }), () => this.drop(attached)),
         ),
       ),

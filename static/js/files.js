@@ -23,6 +23,12 @@ export function upload(conversation, file, composer) {
     composer.conversation === conversation &&
     (composer.attached.includes(attached) || attached.progress === 0) &&
     composer.showAttached(attached);
+  const largest = composer.limits.file_bytes || Infinity;
+  if (file.size > largest) {
+    attached.progress = null;
+    attached.problem = _("The file is too large; {n} MB are allowed.", { n: Math.floor(largest / 1048576) });
+    return void (composer.conversation === conversation && composer.showAttached(attached));
+  }
   show();
   const form = new FormData();
   form.append("file", file, attached.name);
