@@ -11,6 +11,7 @@ from agents import demo_summary
 from agents.demo_tools import wanted_calls
 from agents.demo_words import best_match, clip, is_chinese, key_words
 from agents.messages import JSON, Message, ToolCall
+from agents.requests import IMAGES_OF_TOOLS
 
 _COUNT = re.compile(r"\bcount (?:up )?to (\d{1,4})\b|数到\s*(\d{1,4})", re.IGNORECASE)
 _LENGTH = re.compile(r"\b(\d{2,5}) words\b|(\d{2,5})\s*(?:个)?字", re.IGNORECASE)
@@ -45,6 +46,8 @@ def answer(messages: Sequence[Message], tools: Sequence[JSON], max_tokens: int) 
     """The demo model's answer to a conversation."""
     if form := demo_summary.form_of(messages, max_tokens):
         return DemoAnswer(demo_summary.summarise(messages, form), is_summary=True)
+    if _shows_images_of_tools(messages):
+        messages = messages[:-1]
     if messages[-1].role == "tool":
         return DemoAnswer(_about_results(messages))
     asked = _newest_request(messages)
@@ -56,6 +59,15 @@ def answer(messages: Sequence[Message], tools: Sequence[JSON], max_tokens: int) 
     thinking = _thinking(text, chinese) if _THINK.search(text) else ""
     body = _body(text, messages, chinese)
     return DemoAnswer(_with_label(body, asked, messages, chinese), thinking)
+
+
+def _shows_images_of_tools(messages: Sequence[Message]) -> bool:
+    """Whether the newest message is no person's, but the images of the results before it."""
+    return (
+        len(messages) > 1
+        and messages[-2].role == "tool"
+        and any(part.text == IMAGES_OF_TOOLS for part in messages[-1].parts)
+    )
 
 
 def _newest_request(messages: Sequence[Message]) -> Message:

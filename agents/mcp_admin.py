@@ -132,7 +132,7 @@ class McpServerForm(_ServerForm):
 class McpServerAdmin(_ServerAdmin):
     form = McpServerForm
     change_form_template = "admin/agents/mcpserver/change_form.html"
-    list_display = ("name", "place", "tool_count", "tools_read_at", "enabled")
+    list_display = ("name", "place", "tool_count", "enabled")
     list_filter = ("enabled", "transport")
     search_fields = ("name", "url")
     actions = ("test_connection",)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
 
 
 class ChatConfig(AppConfig):
     name = "chat"
+    verbose_name = _("Chat")
 
     def ready(self) -> None:
         from chat import search_index

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agents.demo_answers import answer
-from agents.messages import Message
+from agents.messages import ContentPart, Message, ToolCall
+from agents.requests import IMAGES_OF_TOOLS
 
 
 def said(text: str) -> str:
@@ -47,3 +48,14 @@ def test_it_finds_a_fact_in_the_summary_of_a_compaction() -> None:
         Message("user", "Thanks, what was the deadline of Heron?"),
     ]
     assert "2026-04-12" in answer(messages, (), 1000).text
+
+
+def test_the_images_of_a_tool_are_part_of_its_result_and_no_question() -> None:
+    image = ContentPart("image", url="data:image/png;base64,AAAA")
+    shown = Message("user", parts=(ContentPart("text", IMAGES_OF_TOOLS), image))
+    call = Message("assistant", tool_calls=(ToolCall("c", "look"),))
+
+    text = answer([Message("user", "Look."), call, Message("tool", "a seal", tool_call_id="c"), shown], (), 1000).text
+
+    assert "`look` gave" in text
+    assert IMAGES_OF_TOOLS not in text

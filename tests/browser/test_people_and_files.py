@@ -146,6 +146,33 @@ def test_a_dropped_text_and_a_pasted_one_go_with_the_message(live: Live, open_ta
     assert "seal,4711" in sent
 
 
+def test_of_a_long_text_the_beginning_is_sent_and_its_cost_shown(live: Live, open_tab: Any, tmp_path: Path) -> None:
+    long = tmp_path / "long.txt"
+    long.write_text("The harbour master counts the seals. " * 5_000)
+    tab = open_tab()
+    tab.open(live.converse("quick", [{"role": "user", "content": "hello"}]))
+
+    choose(tab, long)
+    tab.page.wait_for_selector(".attached:has-text('1.54k of 35k tokens')")
+    tab.say("How many?")
+    tab.answered(1)
+
+    assert "35001 tokens in all. Read on with the tool read_file: long.txt" in str(live.provider.last["messages"][-1])
+
+
+def test_a_file_that_is_too_large_is_not_even_sent_up(live: Live, open_tab: Any, tmp_path: Path) -> None:
+    large = tmp_path / "large.bin"
+    with large.open("wb") as file:
+        file.truncate(21 * 1024 * 1024)
+    tab = open_tab()
+    tab.open(live.converse("quick", [{"role": "user", "content": "hello"}]))
+
+    choose(tab, large)
+    tab.page.wait_for_selector(".attached.problem:has-text('too large; 20 MB are allowed')")
+
+    assert not any(request.endswith("/attachments") for request in tab.requests)
+
+
 def test_a_file_that_cannot_be_read_says_so(live: Live, open_tab: Any, tmp_path: Path) -> None:
     broken = tmp_path / "broken.pdf"
     broken.write_bytes(b"%PDF-1.4 nothing of it")

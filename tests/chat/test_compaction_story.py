@@ -72,7 +72,7 @@ def settled(conversation: Conversation) -> Compaction:
 def test_a_chat_that_crosses_auto_is_compacted_in_the_background_while_it_goes_on(demo: str) -> None:
     alice = make_user("alice")
     agent = demo_agent(demo, "demo-16k", 16_000, compaction_threshold=60)
-    lines = [{"role": "user" if n % 2 == 0 else "assistant", "content": text} for n, text in enumerate(long_chat(21))]
+    lines = [{"role": "user" if n % 2 == 0 else "assistant", "content": text} for n, text in enumerate(long_chat(20))]
     line = json.dumps({"messages": lines}).encode()
     conversation = next(import_lines(io.BytesIO(line), alice, agent)).conversation
     assert conversation is not None
