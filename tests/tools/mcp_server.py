@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import anyio
 from mcp.server.fastmcp import Context, FastMCP, Image
@@ -53,17 +54,14 @@ async def hang() -> str:
     return "late"
 
 
-_counts: dict[int, int] = {}
+_counts: WeakKeyDictionary[object, int] = WeakKeyDictionary()
 
 
 @server.tool()
-async def count(context: Context, seconds: float = 0.0) -> int:  # type: ignore[type-arg]
+def count(context: Context) -> int:  # type: ignore[type-arg]
     """Counts the calls of this session."""
-    key = id(context.session)
-    _counts[key] = _counts.get(key, 0) + 1
-    counted = _counts[key]
-    await anyio.sleep(seconds)
-    return counted
+    _counts[context.session] = _counts.get(context.session, 0) + 1
+    return _counts[context.session]
 
 
 @server.tool()

@@ -76,7 +76,7 @@ async def test_the_sessions_of_a_turn_end_with_it(tmp_path: Path) -> None:
 
 
 async def test_parallel_calls_go_one_after_the_other_in_one_session(address: Address) -> None:
-    results = await asyncio.gather(*(call(1, address, seconds=60.0) for _ in range(4)))
+    results = await asyncio.gather(*(call(1, address) for _ in range(4)))
 
     assert sorted(result.content for result in results) == ["1", "2", "3", "4"]
 
