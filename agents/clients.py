@@ -88,7 +88,7 @@ def _open(endpoint: Endpoint) -> AsyncOpenAI:
     from openai import AsyncOpenAI, DefaultAioHttpClient
 
     http_client = DefaultAioHttpClient(
-        verify=_certificates(),
+        verify=certificates(),
         # A proxy named in the environment is for the outside; it could not reach a model on this machine.
         trust_env=not _is_local(endpoint.base_url),
         # A redirect would carry the conversation, and perhaps the key, to a server nobody chose.
@@ -125,7 +125,7 @@ def call_headers(endpoint: Endpoint) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1)
-def _certificates() -> ssl.SSLContext:
+def certificates() -> ssl.SSLContext:
     """One set of trusted certificates for all clients: reading it takes 40 ms."""
     import httpx2
 

@@ -22,7 +22,7 @@ from django.conf import settings
 from django.core.signals import request_finished
 from django.db import connections
 
-from palimpsest import preflight, probes, shutdown, static
+from palimpsest import garbage, preflight, probes, shutdown, static
 from palimpsest.accounts.first import has_administrator, link_path
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _HARD_LIMIT = 8.0  # seconds for everything that follows the drain, then the pro
 
 def serve(host: str, port: int, *, web_only: bool, say: Callable[[str], None]) -> int:
     """Run the web server, and the worker with it unless `web_only`, until a signal; the exit code."""
+    garbage.wait_for_start()
     preflight.check_folder()
     preflight.check_storage()
     preflight.check_port(host, port)
@@ -57,6 +58,7 @@ def work(queues: Sequence[str], say: Callable[[str], None]) -> int:
             "The in-memory broker lives inside `manage.py serve`, which has its own worker. "
             "Set REDIS_URL to run workers as processes of their own (see docs/deploy.md)."
         )
+    garbage.wait_for_start()
     preflight.check_folder()
     preflight.check_storage()
     preflight.check_database()
@@ -151,6 +153,7 @@ class _Serving(_Process):
                 self.start_worker(all_queues())
             else:
                 _warm_up(_FOR_SENDING)
+            garbage.started()
         except Exception:
             logger.exception("the worker could not start")
             self.exit_code = 1
@@ -179,6 +182,7 @@ class _Working(_Process):
             probes.listen(settings.HOST, settings.WORKER_PORT)
         _warm_up()
         self.start_worker(self.queues)
+        garbage.started()
         self.say(f"Palimpsest's worker is running ({', '.join(self.queues)}). Ctrl-C ends it.")
         while not self._released.wait(1.0):
             pass
@@ -245,6 +249,8 @@ def _warm_up(names: Sequence[str] = _FOR_ANSWERING) -> None:
         if shutdown.is_stopping():
             return
         importlib.import_module(name)
+    if names is _FOR_ANSWERING:
+        importlib.import_module("agents.clients").certificates()
     from chat.loop import process_loop
 
     process_loop()  # else the first socket would wait for it
