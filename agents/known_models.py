@@ -13,18 +13,27 @@ _YEAR = 2025
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """What a maker's documentation says of a model (tokens)."""
+    """What a maker's documentation says of a model (tokens).
+
+    `factor`: its tokens for each of o200k's, which holds until its provider has reported some. One figure for all
+    languages, so it lies between what English and Chinese, Japanese and Korean need; docs/compaction.md has both.
+    """
 
     maker: str
     window: int
     max_output: int
     sees_images: bool = False
+    factor: float = 1.0
+
+
+_FACTORS = {"Anthropic": 1.335, "DeepSeek": 0.9, "Alibaba": 0.95, "Mistral": 1.1}
 
 
 def _model(
-    pattern: str, maker: str, window: int, output: int, sees: bool = False
+    pattern: str, maker: str, window: int, output: int, sees: bool = False, factor: float | None = None
 ) -> tuple[re.Pattern[str], KnownModel]:
-    return re.compile(pattern), KnownModel(maker, window, output, sees)
+    factor = _FACTORS.get(maker, 1.0) if factor is None else factor
+    return re.compile(pattern), KnownModel(maker, window, output, sees, factor)
 
 
 # The first pattern that fits the beginning of the name holds: the special before the general.
@@ -63,8 +72,8 @@ _MODELS = (
     _model(r"grok-code", "xAI", 256_000, 10_000),
     _model(r"grok", "xAI", 131_072, 16_384),
     _model(r"codestral", "Mistral", 256_000, 16_384),
-    _model(r"(open-)?mixtral-8x22b", "Mistral", 65_536, 8_192),
-    _model(r"(open-)?(mixtral|mistral-7b)", "Mistral", 32_768, 8_192),
+    _model(r"(open-)?mixtral-8x22b", "Mistral", 65_536, 8_192, factor=1.4),
+    _model(r"(open-)?(mixtral|mistral-7b)", "Mistral", 32_768, 8_192, factor=1.4),
     _model(r"pixtral|mistral-(medium|small)", "Mistral", 131_072, 16_384, True),
     _model(r"mistral|ministral|magistral|devstral", "Mistral", 131_072, 16_384),
     _model(r"(meta-)?llama-?4", "Meta", 1_000_000, 8_192, True),
@@ -111,6 +120,12 @@ def max_output_of(model: str) -> int | None:
     """The longest answer of a model (tokens); None for a model we do not know."""
     known = known_model(model)
     return known.max_output if known else None
+
+
+def first_factor(model: str) -> float:
+    """Its tokens for each of o200k's, before its provider has reported any; 1.0 for a model we do not know."""
+    known = known_model(model)
+    return known.factor if known else 1.0
 
 
 def sees_images(model: str) -> bool:

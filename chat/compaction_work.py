@@ -156,7 +156,7 @@ def _summariser(row: Compaction) -> tuple[Summariser | None, CompactionError | N
 
 def _settings(row: Compaction, summariser: Summariser | None) -> EngineSettings:
     agent = row.conversation.agent
-    factor = context.clamp(row.own_factor or 1.0)  # type: ignore[attr-defined]
+    factor = context.known_factor(row.own_factor, agent.model_name)  # type: ignore[attr-defined]
     other = (
         context.factor_for(summariser.channel.pk, summariser.model) if summariser and summariser.is_other else factor
     )

@@ -13,6 +13,7 @@ from django.db import connection
 from django.db.models import Case, F, IntegerField, Q, QuerySet, Sum, Value, When
 from django.utils import timezone
 
+from agents import known_models
 from agents.models import Agent, Calibration
 from agents.usage import Usage
 from chat import advice, offered
@@ -98,7 +99,7 @@ def measure(conversation: Conversation, pending_tokens: int = 0) -> ContextUsage
     agent = conversation.agent
     base = valid_base(conversation)
     sums = _read_sums(conversation, base["position"] if base else conversation.last_position)
-    factor = clamp(sums.factor or 1.0)
+    factor = known_factor(sums.factor, agent.model_name)
     parts = _raw_parts(conversation, sums, pending_tokens)
     raw = sum(parts.values())
     if base is None:
@@ -149,9 +150,14 @@ def factor_of(agent: Agent) -> float:
 
 
 def factor_for(channel_id: int, model: str) -> float:
-    """The same for any channel and model; 1.0 before the first report."""
+    """The same for any channel and model."""
     rows = Calibration.objects.filter(channel_id=channel_id, model=model).values_list("factor", flat=True)
-    return clamp(rows.first() or 1.0)
+    return known_factor(rows.first(), model)
+
+
+def known_factor(reported: float | None, model: str) -> float:
+    """What reports have shown; before the first one, what is known of the model's tokenizer."""
+    return clamp(reported or known_models.first_factor(model))
 
 
 def note_usage(
@@ -229,7 +235,7 @@ class _Sums(NamedTuple):
     `summary`: the live summary's row, which carries the count of its whole prefix.
     """
 
-    factor: float
+    factor: float | None
     summary: int
     pinned_live: int
     pinned_covered: int

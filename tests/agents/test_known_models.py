@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.known_models import known_model, max_output_of, sees_images, window_of
+from agents.known_models import first_factor, known_model, max_output_of, sees_images, window_of
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,27 @@ def test_images() -> None:
     assert sees_images("gpt-4o")
     assert not sees_images("gpt-3.5-turbo")
     assert known_model("demo-16k") is not None
+
+
+# Tokens of each maker's published tokenizer for each of o200k's (docs/compaction.md): the least and the most of
+# English, code, Chinese, Japanese and Korean.
+MEASURED = {
+    "claude-sonnet-4-5": (1.07, 1.78),
+    "deepseek-chat": (0.75, 1.19),
+    "qwen3-32b": (0.82, 1.11),
+    "mistral-large-2411": (1.04, 1.25),
+    "open-mixtral-8x7b": (1.13, 1.86),
+}
+
+
+@pytest.mark.parametrize("model", MEASURED)
+def test_a_first_send_is_counted_within_a_quarter_in_any_language(model: str) -> None:
+    least, most = MEASURED[model]
+
+    assert first_factor(model) <= least * 1.25
+    assert first_factor(model) >= most * 0.75
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "unheard-of"])
+def test_what_is_not_known_to_count_otherwise_counts_as_o200k(model: str) -> None:
+    assert first_factor(model) == 1.0

@@ -92,6 +92,18 @@ def test_the_factor_follows_the_reports_and_stays_within_its_bounds() -> None:
     assert Calibration.objects.get().factor <= 2.0
 
 
+def test_before_the_first_report_a_known_model_is_counted_by_its_own_tokenizer() -> None:
+    conversation = make_conversation(["hello " * 300, "hi " * 300])
+    conversation.agent.model = "claude-sonnet-4-5"
+    conversation.agent.save()
+
+    usage = context.measure(conversation)
+    assert usage.used_tokens == round(usage.raw_tokens * 1.335)
+
+    note(conversation, prompt=usage.raw_tokens)
+    assert context.measure(conversation).factor == pytest.approx(1.0, abs=0.01)
+
+
 def test_a_new_report_moves_an_old_average_by_a_quarter() -> None:
     assert context.moved(1.0, 10, 1.4) == pytest.approx(1.1)
     assert context.moved(1.0, 0, 1.4) == pytest.approx(1.4)
