@@ -65,6 +65,7 @@ class Channel(models.Model):
     prices = models.JSONField(
         _("prices"),
         default=dict,
+        db_default={},
         blank=True,
         help_text=_("US dollars for a million tokens read and for a million written, by model."),
     )
@@ -281,6 +282,7 @@ class McpServer(models.Model):
     keep_session = models.BooleanField(
         _("one session for a whole answer"),
         default=False,
+        db_default=False,
         help_text=_(
             "For servers that remember something between calls, such as a browser or a login. "
             "Their calls then run one after the other."

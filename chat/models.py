@@ -285,7 +285,7 @@ class Attachment(models.Model):
     sha256 = models.CharField(max_length=64)
     text = models.TextField(blank=True)
     token_cost = models.PositiveIntegerField(default=0)
-    sent_tokens = models.PositiveIntegerField(default=0)
+    sent_tokens = models.PositiveIntegerField(default=0, db_default=0)
     width = models.PositiveIntegerField(default=0)
     height = models.PositiveIntegerField(default=0)
     pages = models.PositiveIntegerField(default=0)

@@ -81,11 +81,13 @@ class Compaction(models.Model):
     # Why it did not happen. Sentences are made from code and figures when they are shown; the text is that of the log.
     error_code = models.CharField(_("code"), max_length=60, blank=True)
     error_text = models.TextField(_("why"), blank=True)
-    error_figures = models.JSONField(default=dict, blank=True)
+    error_figures = models.JSONField(default=dict, db_default={}, blank=True)
     retryable = models.BooleanField(default=False)
     # Why the summary was made without a model, where one was wanted.
-    fallback_code = models.CharField(_("made without a model because of"), max_length=60, blank=True)
-    fallback_figures = models.JSONField(default=dict, blank=True)
+    fallback_code = models.CharField(
+        _("made without a model because of"), max_length=60, blank=True, default="", db_default=""
+    )
+    fallback_figures = models.JSONField(default=dict, db_default={}, blank=True)
     situation = models.CharField(max_length=64, blank=True, help_text="What a refusal was about: one row for each.")
 
     requested_by = models.ForeignKey(

@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='channel',
             name='prices',
-            field=models.JSONField(blank=True, default=dict, help_text='US dollars for a million tokens read and for a million written, by model.', verbose_name='prices'),
+            field=models.JSONField(blank=True, db_default={}, default=dict, help_text='US dollars for a million tokens read and for a million written, by model.', verbose_name='prices'),
         ),
     ]

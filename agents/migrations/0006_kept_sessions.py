@@ -22,6 +22,7 @@ class Migration(migrations.Migration):
             "mcpserver",
             "keep_session",
             models.BooleanField(
+                db_default=False,
                 default=False,
                 help_text="For servers that remember something between calls, such as a browser or a login. "
                 "Their calls then run one after the other.",

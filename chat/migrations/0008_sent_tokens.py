@@ -17,6 +17,6 @@ class Migration(migrations.Migration):
     dependencies = [("chat", "0007_live_messages_in_order")]
 
     operations = [
-        migrations.AddField("attachment", "sent_tokens", models.PositiveIntegerField(default=0)),
+        migrations.AddField("attachment", "sent_tokens", models.PositiveIntegerField(db_default=0, default=0)),
         migrations.RunPython(fill, migrations.RunPython.noop),
     ]

@@ -13,16 +13,16 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='compaction',
             name='error_figures',
-            field=models.JSONField(blank=True, default=dict),
+            field=models.JSONField(blank=True, db_default={}, default=dict),
         ),
         migrations.AddField(
             model_name='compaction',
             name='fallback_code',
-            field=models.CharField(blank=True, max_length=60, verbose_name='made without a model because of'),
+            field=models.CharField(blank=True, db_default='', default='', max_length=60, verbose_name='made without a model because of'),
         ),
         migrations.AddField(
             model_name='compaction',
             name='fallback_figures',
-            field=models.JSONField(blank=True, default=dict),
+            field=models.JSONField(blank=True, db_default={}, default=dict),
         ),
     ]
