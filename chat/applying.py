@@ -22,16 +22,16 @@ from chat.models import LIVE, Conversation, Turn
 from chat.models import Message as Row
 from chat.presenting import present_message
 from chat.waking import wake
-from compaction.breaker import Breaker, Run
+from compaction.breaker import Breaker, Run, fingerprint
 from compaction.models import Compaction, Reason, State
 from compaction.transcript import Prefix
 
 logger = logging.getLogger("palimpsest.compactions")
 
 Marks = Sequence[tuple[Any, ...]]
-_WRITTEN = tuple(
-    field.name for field in Compaction._meta.concrete_fields if field.name not in ("id", "conversation", "created_at")
-)
+# What others may change while a run works: it must not write back what it once read.
+_OF_OTHERS = ("id", "conversation", "created_at", "blocking", "asked_at_position")
+_WRITTEN = tuple(field.name for field in Compaction._meta.concrete_fields if field.name not in _OF_OTHERS)
 
 
 class Lost(Exception):
@@ -72,6 +72,7 @@ def apply(desk: Desk, row: Compaction, marks: Marks, guard: Guard, *, tokens_aft
     if row.reason == Reason.MANUAL:
         conversation.paused = False
     note_end(conversation, row, State.APPLIED)
+    row.situation = place_of(conversation)  # what comes after it is measured against the context it made
     row.state, row.summary_message, row.applied_at = State.APPLIED, summary, timezone.now()
     row.tokens_after = context.measure(conversation).used_tokens if tokens_after is None else tokens_after
     row.gain = (row.tokens_before or 0) - row.tokens_after
@@ -101,6 +102,15 @@ def note_end(conversation: Conversation, row: Compaction, state: str) -> None:
     """The breaker learns how a run ended."""
     breaker = context.breaker_of(conversation).after(Run(row.reason, state, row.situation))
     conversation.breaker = {} if breaker == Breaker() else asdict(breaker)
+
+
+def place_of(conversation: Conversation) -> str:
+    """Names what a refusal or a failure depends on besides the messages that are added: settings, model, and the epoch,
+    which an edit, an undo or an apply begins anew."""
+    agent = conversation.agent
+    return fingerprint(
+        conversation.epoch, agent.pk, agent.updated_at.timestamp(), agent.channel_id, agent.model_name
+    )
 
 
 def say_later(desk: Desk) -> None:

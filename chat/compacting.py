@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from django.db.models import Q
 from django.utils import timezone
 
 from agents.text import clean
 from chat import advice, context
 from chat.access import access_conversation
-from chat.applying import apply_ready, say_later
+from chat.applying import apply_ready, place_of, say_later
 from chat.clearing import clear_idle
 from chat.compaction_runs import lose, run_compaction
 from chat.compaction_sweep import sweep
@@ -53,8 +54,9 @@ LONGEST_INSTRUCTIONS = 2_000  # characters of what a person wants kept
 HEAVY = ("prefix", "covered_ids")
 
 # Refusals that say nothing new: what they refer to is on the screen already.
-_UNSAID = frozenset({"already_attempted", "already_running", "turn_running", "nothing_new"})
+_UNSAID = frozenset({"already_attempted", "already_running", "turn_running"})
 _AUTOMATIC = (Reason.AUTO, Reason.HARD, Reason.OVERFLOW)
+_ATTEMPT = ~Q(state=State.SKIPPED, started_at=None)  # not a refusal, which never was a run
 
 
 def request_compaction(
@@ -112,7 +114,7 @@ def rescue(desk: Desk, turn: Turn) -> Compaction | None:
         _situation(desk, usage, opened),
         requested="overflow",
         breaker=usage.breaker,
-        fingerprint=fingerprint(_settings_of(desk.conversation)),
+        fingerprint=place_of(desk.conversation),
         attempted=_attempted(desk.conversation, Reason.OVERFLOW),
     )
     decision = decide(found)
@@ -127,7 +129,7 @@ def decide_now(desk: Desk, opened: Compaction | None, pending_tokens: int) -> tu
     """The decision at a boundary, carried out: the run it started or waits for, if any."""
     found = situation(desk, pending_tokens, opened=opened)
     decision = decide(found)
-    if decision.action == "skip":
+    if decision.action in ("skip", "refuse"):
         record_skip(desk, decision)
     if decision.starts and decision.reason is not None:
         usage = context.measure(desk.conversation)
@@ -151,9 +153,13 @@ def record_skip(desk: Desk, decision: Decision) -> None:
     if decision.code in _UNSAID or not decision.code:
         return
     conversation = desk.conversation
-    place = fingerprint(decision.code, _settings_of(conversation))
-    rows = Compaction.objects.filter(conversation=conversation, state=State.SKIPPED, error_code=decision.code)
-    if rows.filter(situation=place).exists():
+    here = place_of(conversation)
+    place = fingerprint(decision.code, here)
+    # A run that found nothing to do has said so itself: with this code, or with the one that more of nothing follows.
+    said = Q(error_code=decision.code, situation__in=(place, here))
+    if decision.code == "nothing_new":
+        said |= Q(situation=here)
+    if Compaction.objects.filter(said, conversation=conversation, state=State.SKIPPED).exists():
         return
     row = Compaction.objects.create(
         conversation=conversation,
@@ -177,7 +183,7 @@ def _situation(desk: Desk, usage: ContextUsage, opened: Compaction | None) -> Si
     if usage.used_tokens < (ladder.block if ladder.auto is None else ladder.auto) or opened is not None:
         return bare
     conversation = desk.conversation
-    place = fingerprint(_settings_of(conversation))
+    place = place_of(conversation)
     last = _last_automatic(conversation)
     return replace(
         bare,
@@ -191,32 +197,16 @@ def _situation(desk: Desk, usage: ContextUsage, opened: Compaction | None) -> Si
     )
 
 
-def _settings_of(conversation: Conversation) -> str:
-    """What a refusal or a failure depends on besides the messages that are added: an edit or an undo is a new epoch."""
-    agent = conversation.agent
-    return "|".join(
-        map(
-            str,
-            (
-                conversation.epoch,
-                agent.pk,
-                agent.updated_at.timestamp(),
-                agent.channel_id,
-                agent.model_name,
-            ),
-        )
-    )
-
-
 def _last_automatic(conversation: Conversation) -> Compaction | None:
-    rows = Compaction.objects.filter(conversation=conversation, reason__in=_AUTOMATIC, started_at__isnull=False)
+    """The newest run that nobody asked for, one that was cancelled before it was begun included."""
+    rows = Compaction.objects.filter(_ATTEMPT, conversation=conversation, reason__in=_AUTOMATIC)
     return rows.defer(*HEAVY).order_by("-id").first()
 
 
 def _attempted(conversation: Conversation, reason: str) -> bool:
     """Whether such a run was already tried since the last message got its position."""
-    rows = Compaction.objects.filter(conversation=conversation, reason=reason)
-    return rows.filter(asked_at_position=conversation.last_position, started_at__isnull=False).exists()
+    rows = Compaction.objects.filter(_ATTEMPT, conversation=conversation, reason=reason)
+    return rows.filter(asked_at_position=conversation.last_position).exists()
 
 
 def _coverable(last: Compaction | None, usage: ContextUsage, place: str) -> int | None:
@@ -278,7 +268,7 @@ def _start(
         requested_by=user,
         tokens_before=usage.used_tokens,
         asked_at_position=conversation.last_position,
-        situation=situation or fingerprint(_settings_of(conversation)),
+        situation=situation or place_of(conversation),
     )
     logger.info(
         "compaction %d asked for: %s, by %s, %d of %d tokens used%s",

@@ -15,7 +15,7 @@ _SENTENCES: dict[str, Callable[[], str]] = {
         "Compaction cannot help here: %(largest)s takes %(size)s of your %(window)s tokens. "
         "Take fewer tools or pins, or choose an agent with a larger window."
     ),
-    "nothing_new": lambda: _("Nothing was added since the last compaction."),
+    "nothing_new": lambda: _("Too little was added since the last compaction to make another one worth it."),
     "already_running": lambda: _("A compaction of this conversation is already running."),
     "already_attempted": lambda: _("A compaction was tried a moment ago; the next one comes after the next answer."),
     "turn_running": lambda: _("The compaction starts as soon as the answer that is being written allows it."),
