@@ -178,7 +178,22 @@ class Answer:
             self._tell_meter()
 
     async def _call(self) -> Said:
-        """One call to the model, piece by piece."""
+        """One call; what the model finds too long between two rounds is asked once more, after a compaction."""
+        try:
+            return await self._ask()
+        except AgentsError as error:
+            if error.code != "context_exceeded" or not self._rounds or self.stream.length:
+                raise
+            compaction = await self._store(rescue_round, self.claim)
+            if compaction is None:
+                raise
+            logger.info("turn %d became too long for the model and waits for a compaction", self.claim.turn)
+        await self._open_next_round(after=compaction)
+        self._tell_meter()
+        return await self._ask()
+
+    async def _ask(self) -> Said:
+        """One request to the model, its answer piece by piece."""
         claim, stream = self.claim, self.stream
         async with process_loop().providers.stream(_completion(claim, self._request)) as answer:
             async for event in answer:
@@ -205,23 +220,28 @@ class Answer:
         self._said, self._is_open = None, False
         self._rounds += 1
 
-    async def _open_next_round(self) -> None:
-        """Waits where the context must be compacted first; the database knows when that is over."""
+    async def _open_next_round(self, after: int | None = None) -> None:
+        """Waits where the context must be compacted first; the database knows when that is over.
+
+        `after` is a compaction without which the call that is open already cannot be made.
+        """
         while True:
-            if await self._undisturbed(self._open_round()):
+            if await self._undisturbed(self._open_round(after)):
                 return
             await asyncio.sleep(WAIT_FOR_COMPACTION)
 
-    async def _open_round(self) -> bool:
+    async def _open_round(self, after: int | None) -> bool:
         """The boundary between two rounds, then the row and the request of the next call; False where it must wait."""
-        opened: NextRound = await self._store(ending.next_round, self.claim)
+        is_open = self.stream.message if after is not None else None
+        opened: NextRound = await self._store(ending.next_round, self.claim, is_open, after)
         if opened.message is None:
             if opened.outcome.refusal is not None:
                 raise AgentsError(opened.outcome.refusal[0], str(opened.outcome.refusal[1]), retryable=True)
             return False
-        self.stream = Stream(self.claim, opened.message)
-        self._is_open = True
-        self._checkpoints.open(self.stream)
+        if opened.message != is_open:
+            self.stream = Stream(self.claim, opened.message)
+            self._is_open = True
+            self._checkpoints.open(self.stream)
         self._request = await self._store(load_request, self.claim)
         return True
 
@@ -337,6 +357,13 @@ def rescue(claim: Claim) -> bool:
             return False
         ending.queue_again(turn, waits_for=compaction.pk)
         return True
+
+
+def rescue_round(claim: Claim) -> int | None:
+    """The compaction without which the next call of a running turn cannot be made; None where none can help."""
+    with locked(claim.conversation) as desk:
+        compaction = compacting.rescue(desk, own(desk, claim))
+        return compaction.pk if compaction is not None else None
 
 
 def meter_frame(claim: Claim, current: dict[str, int], conversation: Conversation | None = None) -> bytes:

@@ -25,6 +25,7 @@ from chat.models import Conversation, Message, MessageStatus, Turn, TurnState
 from chat.prepared import Part, Prepared, insert, write
 from chat.presenting import present_message
 from chat.waking import wake
+from compaction.models import UNFINISHED_STATES, Compaction
 from palimpsest.shutdown import is_stopping
 
 _WRITTEN_OF_THE_TURN = (
@@ -139,13 +140,20 @@ def store_result(claim: Claim, call: ToolCall, result: ToolResult, metadata: dic
         desk.emit(ToolResultStored(claim.turn, present_message(row)))
 
 
-def next_round(claim: Claim) -> NextRound:
-    """Between two rounds: a boundary, then the row of the next answer."""
+def next_round(claim: Claim, is_open: int | None = None, after: int | None = None) -> NextRound:
+    """Between two rounds: a boundary, then the row of the next answer, unless one `is_open` already.
+
+    It is not before the compaction `after` has ended, well or not.
+    """
     with locked(claim.conversation) as desk:
         turn = own(desk, claim)
+        if after is not None and Compaction.objects.filter(pk=after, state__in=UNFINISHED_STATES).exists():
+            return NextRound(None, Outcome(proceed=False))
         outcome = at_boundary(desk, running=turn, waiting=None)
         if outcome.refusal is not None or not outcome.proceed:
             return NextRound(None, outcome)
+        if is_open is not None:
+            return NextRound(is_open, outcome)
         row = open_answer(desk, turn)
         desk.emit(MessageStored(present_message(row)))
         return NextRound(row.pk, outcome)

@@ -27,6 +27,7 @@ class State(models.TextChoices):
     UNDONE = "undone", _("undone")
 
 
+UNFINISHED_STATES = (State.QUEUED, State.RUNNING)
 OPEN_STATES = (State.QUEUED, State.RUNNING, State.READY)
 
 
