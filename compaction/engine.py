@@ -159,10 +159,13 @@ def _by_model(case: Case, mask_secrets: bool, calls: Calls, count: Count, report
     brief = Brief(headings, words=max(200, limit * 6 // 10), instructions=case.settings.instructions)
     material = _material(case, reader, brief, count)
     report("summarize", 0.05)
-    draft = summarize(prune(material.entries), reader, replace(brief, earlier=material.earlier), calls, count)
+    entries = prune(material.entries, mask_secrets=mask_secrets)
+    draft = summarize(entries, reader, replace(brief, earlier=material.earlier), calls, count)
     outcome = _judge(case, material, draft, count)
     if outcome.fault is not None:
         first = outcome.fault
+        if mask_secrets:
+            first = quality.without_secrets(first, outcome.quality, material.people)
         draft = repair(draft, [first.repair], reader, calls, count)
         outcome = _judge(case, material, draft, count)
         outcome = replace(outcome, quality=replace(outcome.quality, repaired=True, repaired_for=first.code))

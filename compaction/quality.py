@@ -10,6 +10,7 @@ from typing import Any
 from compaction import prompts, sections
 from compaction.identifiers import reachable
 from compaction.language import Headings, same_language
+from compaction.masking import mask
 from compaction.statements import Said
 
 REACHABLE_PERCENT = 90
@@ -108,5 +109,16 @@ def reachable_share(wanted: Sequence[str], missing: Sequence[str]) -> tuple[int,
     percent = (len(wanted) - len(missing)) * 100 // len(wanted) if wanted else 100
     if percent >= REACHABLE_PERCENT:
         return percent, None
-    named = ", ".join(missing[:MISSING_SHOWN])
-    return percent, Fault("summary_lost_facts", f"These are missing: {named}", (("percent", percent),))
+    return percent, _lost(missing[:MISSING_SHOWN], percent)
+
+
+def _lost(named: Sequence[str], percent: int) -> Fault:
+    return Fault("summary_lost_facts", f"These are missing: {', '.join(named)}", (("percent", percent),))
+
+
+def without_secrets(fault: Fault, figures: Quality, messages: Sequence[Said]) -> Fault:
+    """The fault as it may leave for another provider: of what is missing, it names only what masking left readable."""
+    if fault.code != "summary_lost_facts":
+        return fault
+    readable = mask("\n".join(message.text for message in messages))
+    return _lost([name for name in figures.missing if name in readable], figures.reachable_percent)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agents.messages import ContentPart, Message
+from compaction.masking import mask
 from compaction.transcript import Entry
 from compaction.validate import pair
 
@@ -14,10 +15,10 @@ LONG_ARGUMENTS = 600  # characters of a call's arguments that the summariser rea
 _MARKER_TOKENS = 14  # what a marker line costs, roughly and rather more (tokens)
 
 
-def prune(covered: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The covered entries as the summariser reads them."""
+def prune(covered: Sequence[Entry], *, mask_secrets: bool = False) -> tuple[Entry, ...]:
+    """The covered entries as the summariser reads them. Half a secret is one too: it is masked before the cut."""
     names = tool_names(covered)
-    return tuple(_pruned(entry, names.get(index, "")) for index, entry in enumerate(covered))
+    return tuple(_pruned(entry, names.get(index, ""), mask_secrets) for index, entry in enumerate(covered))
 
 
 def tool_names(entries: Sequence[Entry]) -> dict[int, str]:
@@ -38,7 +39,7 @@ def tool_names(entries: Sequence[Entry]) -> dict[int, str]:
     return names
 
 
-def _pruned(entry: Entry, tool: str) -> Entry:
+def _pruned(entry: Entry, tool: str, mask_secrets: bool) -> Entry:
     message = entry.message
     if message.role == "tool" and not entry.keep and not entry.is_error and len(message.content) > LONG_RESULT:
         marker = f"[tool result cleared: {tool}, {entry.tokens} tokens]"
@@ -46,7 +47,7 @@ def _pruned(entry: Entry, tool: str) -> Entry:
     if message.parts:
         return _without_media(entry)
     if message.tool_calls:
-        return _with_short_arguments(entry)
+        return _with_short_arguments(entry, mask_secrets)
     return entry
 
 
@@ -68,11 +69,13 @@ def describe(part: ContentPart) -> str:
     return f"[file: {part.name or 'unnamed'}, {part.tokens} tokens]"
 
 
-def _with_short_arguments(entry: Entry) -> Entry:
+def _with_short_arguments(entry: Entry, mask_secrets: bool) -> Entry:
     message = entry.message
     full = sum(len(call.arguments) for call in message.tool_calls)
     calls = tuple(
-        call if len(call.arguments) <= LONG_ARGUMENTS else replace(call, arguments=_shorten(call.arguments))
+        call
+        if len(call.arguments) <= LONG_ARGUMENTS
+        else replace(call, arguments=_shorten(mask(call.arguments) if mask_secrets else call.arguments))
         for call in message.tool_calls
     )
     short = sum(len(call.arguments) for call in calls)
@@ -84,4 +87,6 @@ def _with_short_arguments(entry: Entry) -> Entry:
 
 
 def _shorten(arguments: str) -> str:
+    if len(arguments) <= LONG_ARGUMENTS:
+        return arguments
     return f"{arguments[:LONG_ARGUMENTS]}… [{len(arguments) - LONG_ARGUMENTS} more characters]"

@@ -133,7 +133,6 @@ def repair(draft: Draft, faults: Sequence[str], reader: Reader, calls: Calls, co
 def _ask(text: str, brief: Brief, reader: Reader, calls: Calls, purpose: Purpose) -> Draft:
     if reader.mask_secrets:
         brief = replace(brief, earlier=masking.mask(brief.earlier), instructions=masking.mask(brief.instructions))
-        text = masking.mask(text)
     messages = prompts.summary_request(text, brief)
     request = SummaryRequest(messages, reader.max_output, TEMPERATURE, purpose, brief.part, brief.parts)
     return Draft(calls.ask(request), request, brief)
@@ -150,8 +149,9 @@ def _must_be_usable(reply: SummaryReply) -> None:
 def _in_parts(entries: Sequence[Entry], reader: Reader, brief: Brief, count: Callable[[str], int]) -> list[str]:
     """The transcript as the texts of one or more requests."""
     whole = input_budget(reader, brief, count)
+    show = _render_masked if reader.mask_secrets else render
     if sum(entry.tokens + _LINE_TOKENS for entry in entries) <= whole:
-        return ["\n\n".join(render(entry) for entry in entries)]
+        return ["\n\n".join(show(entry) for entry in entries)]
     # From the second part on the summary so far is read as well; the first may have an earlier one already.
     budget = input_budget(reader, replace(brief, earlier="", parts=2), count) - max(
         reader.max_output, count(brief.earlier)
@@ -160,7 +160,7 @@ def _in_parts(entries: Sequence[Entry], reader: Reader, brief: Brief, count: Cal
         raise CompactionError("summariser_window_too_small", window=reader.window)
     parts: list[list[str]] = [[]]
     left = budget
-    for text, tokens in _pieces(entries, budget, count):
+    for text, tokens in _pieces(entries, budget, count, show):
         if tokens > left and parts[-1]:
             parts.append([])
             left = budget
@@ -169,14 +169,16 @@ def _in_parts(entries: Sequence[Entry], reader: Reader, brief: Brief, count: Cal
     return ["\n\n".join(part) for part in parts]
 
 
-def _pieces(entries: Sequence[Entry], budget: int, count: Callable[[str], int]) -> Iterator[tuple[str, int]]:
+def _pieces(
+    entries: Sequence[Entry], budget: int, count: Callable[[str], int], show: Callable[[Entry], str]
+) -> Iterator[tuple[str, int]]:
     """Every message as a rendered text with its cost (tokens); one that is larger than a request is divided."""
     for entry in entries:
         tokens = entry.tokens + _LINE_TOKENS
         if tokens <= budget:
-            yield render(entry), tokens
+            yield show(entry), tokens
         else:
-            yield from _divided(render(entry), tokens, budget, count)
+            yield from _divided(show(entry), tokens, budget, count)
 
 
 def _divided(text: str, tokens: int, budget: int, count: Callable[[str], int]) -> Iterator[tuple[str, int]]:
@@ -199,6 +201,11 @@ def render(entry: Entry) -> str:
     name = message.name if message.role == "tool" else entry.author
     calls = "".join(f"\n[call {call.name}({call.arguments})]" for call in message.tool_calls)
     return f"### #{entry.position} {message.role} {name}".rstrip() + f"\n{message.content}{calls}"
+
+
+def _render_masked(entry: Entry) -> str:
+    """The same without secrets: a message is masked whole, before it may be divided in the middle of one."""
+    return masking.mask(render(entry))
 
 
 def _add_up(total: dict[str, Any], usage: dict[str, Any]) -> None:

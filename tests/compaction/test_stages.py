@@ -350,6 +350,52 @@ def test_masked_text_is_what_leaves_for_the_summariser() -> None:
     assert MASK in scripted.read
 
 
+SECRET = "sk-abcdefghijklmnop1234567890"
+
+
+def test_27_a_secret_is_masked_before_the_arguments_of_a_call_are_cut_in_it() -> None:
+    for before in range(560, 600):
+        arguments = f'{{"text": "{"x " * (before // 2)}{SECRET}{" y" * 200}"}}'
+        chat = [user("write it"), assistant("", ("a", "write", arguments)), result("a"), *make_chat(60)]
+        scripted = Scripted()
+
+        compact(make_transcript(chat), settings(), scripted, secrets_masked=True, count=count)
+
+        assert "sk-abc" not in scripted.read
+
+
+def test_27_a_secret_is_masked_before_a_giant_message_is_divided_in_it() -> None:
+    giant = f"log {SECRET} line\n" * 3_000
+    scripted = Scripted()
+
+    compact(
+        make_transcript([user(giant), assistant("read"), *make_chat(10)]),
+        settings(64_000, reason="manual", summariser_window=8_000, summariser_max_output=1_000),
+        scripted,
+        secrets_masked=True,
+        count=count,
+    )
+
+    assert len(scripted.asked) > 2
+    assert "sk-a" not in scripted.read
+    assert "567890" not in scripted.read
+
+
+def test_27_a_repair_does_not_name_a_secret_that_was_masked() -> None:
+    chat = []
+    for at in range(60):
+        names = " ".join(f"z_lost_{at}_{number}.py" for number in range(40))
+        chat += [user(f"password: tr0ub4dor{at} {names}"), assistant("noted " * 60)]
+    scripted = Scripted()
+
+    big = settings(summariser_window=200_000)
+    compact(make_transcript(chat), big, scripted, secrets_masked=True, count=count)
+
+    assert [request.purpose for request in scripted.asked] == ["first", "repair"]
+    assert "These are missing: z_lost_" in scripted.asked[-1].messages[-1].content
+    assert "tr0ub4dor" not in scripted.read
+
+
 def test_every_section_heading_is_asked_for() -> None:
     for headings, names in prompts.SECTIONS.items():
         content = summary_request("text", Brief(headings, 100))[1].content
