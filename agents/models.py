@@ -143,6 +143,25 @@ def tools_by_default() -> list[str]:
     return [tool.name for tool in tools.all_tools() if tool.by_default]
 
 
+class WholeNumberField(models.PositiveSmallIntegerField):
+    """A small number that is never cut to one: 0.7 would become 0, which switches off what was meant to be a share."""
+
+    def to_python(self, value: Any) -> Any:
+        if isinstance(value, float) and not value.is_integer():
+            raise ValidationError(_("Give a whole number, not %(value)s.") % {"value": value}, code="whole_number")
+        return super().to_python(value)
+
+    def get_prep_value(self, value: Any) -> Any:
+        if isinstance(value, float) and not value.is_integer():
+            raise ValueError(f"{self.name} is a whole number, not {value}")
+        return super().get_prep_value(value)
+
+    def deconstruct(self) -> Any:
+        """To the database it is the number it always was."""
+        name, _path, args, kwargs = super().deconstruct()
+        return name, "django.db.models.PositiveSmallIntegerField", args, kwargs
+
+
 class Agent(models.Model):
     """Who answers: a model with its instructions, and how its conversations are compacted."""
 
@@ -173,7 +192,7 @@ class Agent(models.Model):
     )
     enabled = models.BooleanField(_("enabled"), default=True)
 
-    compaction_threshold = models.PositiveSmallIntegerField(
+    compaction_threshold = WholeNumberField(
         # xgettext:no-python-format
         _("compaction threshold (% of the window)"),
         null=True,

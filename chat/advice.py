@@ -9,7 +9,7 @@ from chat.prepared import executed, key
 from compaction.decision import FloorParts
 from compaction.errors import sentence
 from compaction.hints import hint_for
-from compaction.strategies import Strategy, strategy
+from compaction.strategies import Strategy, is_strategy, strategies, strategy
 
 if TYPE_CHECKING:
     from chat.context import ContextUsage
@@ -99,4 +99,6 @@ def _recent(usage: ContextUsage) -> list[tuple[str, int]]:
 
 
 def _strategy(usage: ContextUsage) -> Strategy:
-    return strategy(usage.conversation.agent.compaction_strategy)
+    """The agent's strategy; the default in place of one that does not exist any more, which only a run may refuse."""
+    name = usage.conversation.agent.compaction_strategy
+    return strategy(name) if is_strategy(name) else strategies()[0]

@@ -108,9 +108,7 @@ def place_of(conversation: Conversation) -> str:
     """Names what a refusal or a failure depends on besides the messages that are added: settings, model, and the epoch,
     which an edit, an undo or an apply begins anew."""
     agent = conversation.agent
-    return fingerprint(
-        conversation.epoch, agent.pk, agent.updated_at.timestamp(), agent.channel_id, agent.model_name
-    )
+    return fingerprint(conversation.epoch, agent.pk, agent.updated_at.timestamp(), agent.channel_id, agent.model_name)
 
 
 def say_later(desk: Desk) -> None:

@@ -24,6 +24,7 @@ from compaction.engine import EngineSettings
 from compaction.errors import CompactionError
 from compaction.models import Compaction, Reason
 from compaction.stages.prune import LONG_RESULT
+from compaction.thresholds import read_percent
 from compaction.transcript import Entry, Prefix, Transcript
 
 # A rebuild reads the originals again; what the summariser will not read of them is not loaded either.
@@ -163,7 +164,7 @@ def _settings(row: Compaction, summariser: Summariser | None) -> EngineSettings:
     return EngineSettings(
         window=_window(row),
         reply=agent.max_output_tokens,
-        percent=agent.compaction_threshold,
+        percent=read_percent(agent.compaction_threshold, agent.context_window)[0],
         keep_recent=agent.compaction_keep_recent,
         strategy=row.strategy,
         summariser_window=summariser.window if summariser else None,

@@ -23,7 +23,7 @@ from chat.models import LIVE, Conversation
 from chat.models import Message as Row
 from chat.prepared import executed
 from compaction.breaker import Breaker
-from compaction.thresholds import Thresholds, Tier, compute_thresholds
+from compaction.thresholds import Thresholds, Tier, ladder_for
 
 PARTS = ("system", "tools", "summary", "attachments", "messages")
 
@@ -126,7 +126,7 @@ def measure(conversation: Conversation, pending_tokens: int = 0) -> ContextUsage
 
 def thresholds_of(agent: Agent) -> Thresholds:
     """The agent's ladder."""
-    return compute_thresholds(agent.context_window, agent.compaction_threshold, agent.max_output_tokens)
+    return ladder_for(agent.context_window, agent.compaction_threshold, agent.max_output_tokens)
 
 
 def breaker_of(conversation: Conversation) -> Breaker:

@@ -7,18 +7,22 @@ from django.utils.translation import gettext as _
 from agents import mcp_tools, tokens, tools
 from agents.messages import Message
 from agents.models import Agent, Channel, SiteSettings
-from compaction.thresholds import Thresholds, compute_thresholds
+from compaction.strategies import is_strategy
+from compaction.thresholds import Thresholds, ladder_for
 
 
 def ladder_of(agent: Agent) -> Thresholds:
     """The agent's ladder, from its window, threshold and longest answer."""
-    return compute_thresholds(agent.context_window, agent.compaction_threshold, agent.max_output_tokens)
+    return ladder_for(agent.context_window, agent.compaction_threshold, agent.max_output_tokens)
 
 
 def warnings_of(agent: Agent) -> list[str]:
     """Everything about an agent that will hinder its answers or its compactions."""
     ladder = ladder_of(agent)
     found = [*_answering(agent), *_summarising(agent), *_room(agent, ladder)]
+    if not is_strategy(agent.compaction_strategy):
+        text = _("Its compaction strategy “%(name)s” does not exist: compactions fail until you choose another one.")
+        found.append(text % {"name": agent.compaction_strategy})
     if ladder.clamp_reason:
         found.append(ladder.clamp_reason)
     return found

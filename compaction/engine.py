@@ -165,7 +165,7 @@ def _by_model(case: Case, mask_secrets: bool, calls: Calls, count: Count, report
     if outcome.fault is not None:
         first = outcome.fault
         if mask_secrets:
-            first = quality.without_secrets(first, outcome.quality, material.people)
+            first = quality.without_secrets(first, material.people)
         draft = repair(draft, [first.repair], reader, calls, count)
         outcome = _judge(case, material, draft, count)
         outcome = replace(outcome, quality=replace(outcome.quality, repaired=True, repaired_for=first.code))

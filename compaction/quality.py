@@ -37,6 +37,7 @@ class Fault:
     code: str
     repair: str
     figures: tuple[tuple[str, Any], ...] = ()
+    lost: tuple[str, ...] = ()  # names that cannot be reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +110,17 @@ def reachable_share(wanted: Sequence[str], missing: Sequence[str]) -> tuple[int,
     percent = (len(wanted) - len(missing)) * 100 // len(wanted) if wanted else 100
     if percent >= REACHABLE_PERCENT:
         return percent, None
-    return percent, _lost(missing[:MISSING_SHOWN], percent)
+    return percent, _lost(missing, percent)
 
 
-def _lost(named: Sequence[str], percent: int) -> Fault:
-    return Fault("summary_lost_facts", f"These are missing: {', '.join(named)}", (("percent", percent),))
+def _lost(missing: Sequence[str], percent: int) -> Fault:
+    named = ", ".join(missing[:MISSING_SHOWN]) or "many names, numbers, paths and links"
+    return Fault("summary_lost_facts", f"These are missing: {named}", (("percent", percent),), tuple(missing))
 
 
-def without_secrets(fault: Fault, figures: Quality, messages: Sequence[Said]) -> Fault:
+def without_secrets(fault: Fault, messages: Sequence[Said]) -> Fault:
     """The fault as it may leave for another provider: of what is missing, it names only what masking left readable."""
     if fault.code != "summary_lost_facts":
         return fault
     readable = mask("\n".join(message.text for message in messages))
-    return _lost([name for name in figures.missing if name in readable], figures.reachable_percent)
+    return _lost([name for name in fault.lost if name in readable], dict(fault.figures)["percent"])

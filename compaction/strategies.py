@@ -55,6 +55,11 @@ def strategy(name: str) -> Strategy:
         raise CompactionError("unknown_strategy", name=name) from None
 
 
+def is_strategy(name: str) -> bool:
+    """Whether a strategy of that name is registered."""
+    return name in _REGISTERED
+
+
 def strategies() -> tuple[Strategy, ...]:
     """All strategies in the order they were registered, the default first."""
     return tuple(_REGISTERED.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from django.utils.translation import gettext as _
@@ -30,7 +30,7 @@ class Thresholds:
     """The ladder of one agent (tokens). `auto` and `hard` are None where compaction by itself is switched off.
 
     `block` is where a send must wait; `ladder_auto` is the built-in trigger, from which budgets are taken where the
-    agent has none. `percent` is what the agent asks for, `clamp_reason` says why it got less.
+    agent has none. `percent` is what the agent asks for, `clamp_reason` says why it got less or how it was read.
     """
 
     window: int
@@ -104,6 +104,15 @@ def compute_thresholds(window: int, percent: int | None = None, reply: int | Non
     )
 
 
+def ladder_for(window: int, stored: object, reply: int | None) -> Thresholds:
+    """The ladder of an agent as it is stored: a setting of an older form counts, and `clamp_reason` says how."""
+    percent, warning = read_percent(stored, window)
+    ladder = compute_thresholds(window, percent, reply)
+    if not warning:
+        return ladder
+    return replace(ladder, clamp_reason=" ".join(filter(None, (warning, ladder.clamp_reason))))
+
+
 def _block(window: int, auto: int, hard: int, reply: int | None) -> int:
     """Where a send must wait: as late as the answer still fits, so that small windows make nobody wait."""
     answer = min(reply or UNKNOWN_REPLY, window // 4)
@@ -129,13 +138,12 @@ def read_percent(stored: object, window: int) -> tuple[int | None, str]:
     """
     if stored is None or stored == "":
         return None, ""
+    if isinstance(stored, int) and not isinstance(stored, bool) and 0 <= stored <= 100:
+        return stored, ""
     try:
         number = float(str(stored).strip().rstrip("%").strip())
     except ValueError:
         return None, _("The threshold “%(stored)s” is not a number; the built-in ladder is used.") % {"stored": stored}
-    is_plain = isinstance(stored, int) and not isinstance(stored, bool) and 0 <= stored <= 100
-    if is_plain:
-        return int(number), ""
     if 0 < number < 1:
         number *= 100
     elif number > 100 and window > 0:

@@ -98,7 +98,20 @@ def test_what_is_asked_of_a_run_while_it_works_is_not_forgotten_when_it_ends() -
     assert (started.state, started.blocking, started.asked_at_position) == (State.READY, True, 94)
 
 
-EVENTS = ("talk", "talk", "boundary", "boundary", "boundary", "work", "work", "cancel", "undo", "pin", "switch", "rescue")
+EVENTS = (
+    "talk",
+    "talk",
+    "boundary",
+    "boundary",
+    "boundary",
+    "work",
+    "work",
+    "cancel",
+    "undo",
+    "pin",
+    "switch",
+    "rescue",
+)
 
 
 @pytest.mark.parametrize("seed", range(6))

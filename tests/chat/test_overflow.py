@@ -1,4 +1,4 @@
-"""The provider finds a request too long: compacted, asked once more, then a clear error; between rounds of tools too."""
+"""A request that the provider finds too long is compacted and sent once more, also between rounds of tools."""
 
 from __future__ import annotations
 

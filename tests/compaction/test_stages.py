@@ -385,7 +385,7 @@ def test_27_a_repair_does_not_name_a_secret_that_was_masked() -> None:
     chat = []
     for at in range(60):
         names = " ".join(f"z_lost_{at}_{number}.py" for number in range(40))
-        chat += [user(f"password: tr0ub4dor{at} {names}"), assistant("noted " * 60)]
+        chat += [user(f"{names} password: tr0ub4dor{at}"), assistant("noted " * 60)]
     scripted = Scripted()
 
     big = settings(summariser_window=200_000)

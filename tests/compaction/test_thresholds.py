@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction.hints import context_report, hint_for
-from compaction.thresholds import compute_thresholds, read_percent
+from compaction.thresholds import compute_thresholds, ladder_for, read_percent
 
 TABLE = [
     (10_000, 6_000, 7_000, 7_000, 0),
@@ -129,6 +131,17 @@ def test_older_forms_of_a_setting_are_read_or_warned_about(stored: object, perce
 
     assert read == percent
     assert bool(warning) is warned
+
+
+def test_a_setting_of_an_older_form_counts_and_says_how_it_was_read() -> None:
+    ladder = ladder_for(128_000, 0.5, None)
+
+    assert ladder == replace(compute_thresholds(128_000, 50), clamp_reason=ladder.clamp_reason)
+    assert "50 % of the window" in ladder.clamp_reason
+    clamped = ladder_for(128_000, "95%", None).clamp_reason
+    assert "95 % of the window" in clamped
+    assert "so that the summary still fits" in clamped
+    assert ladder_for(128_000, 50, None) == compute_thresholds(128_000, 50)
 
 
 @pytest.mark.parametrize(
