@@ -119,6 +119,11 @@ class ConversationConsumer(AsyncConsumer):  # type: ignore[misc]
         self.outgoing.release(frame)
         return True
 
+    async def _send_anew(self) -> None:
+        """A snapshot does not know who is here; who sees it drawn once more should not lose them."""
+        if await self._send_snapshot():
+            self._tell_presence()
+
     # What is asked
 
     def _received(self, text: str) -> None:
@@ -143,7 +148,13 @@ class ConversationConsumer(AsyncConsumer):  # type: ignore[misc]
             if not await self._enter():
                 return
             while not self.outgoing.closed:
-                request = await self._requests.get()
+                try:
+                    async with asyncio.timeout_at(self._recheck_at()):
+                        request = await self._requests.get()
+                except TimeoutError:
+                    # The layer may have lost the word that somebody was removed, and who keeps silent sends no ping.
+                    await self._recheck()
+                    continue
                 try:
                     await self._answer(request)
                 except ChatError as error:
@@ -163,14 +174,16 @@ class ConversationConsumer(AsyncConsumer):  # type: ignore[misc]
             case requests.Ping():
                 await self._ping()
             case requests.Typing(data=data):
+                if self.presence.may_only_read:
+                    return
                 sign = {"type": "presence.typing", "user": self.user.pk, "typing": data.typing}
                 broadcast.publish_to_conversation(self.conversation, sign)
             case requests.Sync(data=data) if data.turn is None or data.message is None:
-                await self._send_snapshot()
+                await self._send_anew()
             case requests.Sync(data=data):
                 frames = await run_in_db(asking.sync, self.conversation, data, self.channel_name)
                 if frames is None:
-                    await self._send_snapshot()
+                    await self._send_anew()
                 else:
                     self.outgoing.put(frames)
             case _:
@@ -187,8 +200,6 @@ class ConversationConsumer(AsyncConsumer):  # type: ignore[misc]
             raise
 
     async def _ping(self) -> None:
-        if time.monotonic() - self.checked_at > RECHECK_SECONDS and not await self._recheck():
-            return
         version = await run_in_db(asking.version, self.user, self.conversation)
         if version is None:
             self.outgoing.close(FORBIDDEN)
@@ -198,6 +209,10 @@ class ConversationConsumer(AsyncConsumer):  # type: ignore[misc]
             broadcast.publish_to_conversation(self.conversation, self.presence.sign())
         if self.presence.forget_the_silent():
             self._tell_presence()
+
+    def _recheck_at(self) -> float:
+        """When this person's rights are looked at again, by the loop's clock (seconds)."""
+        return asyncio.get_running_loop().time() + self.checked_at + RECHECK_SECONDS - time.monotonic()
 
     async def _recheck(self) -> bool:
         """Ask again who this is and whether they may be here; the socket is closed where not."""

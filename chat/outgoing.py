@@ -42,7 +42,8 @@ class Outgoing:
             return
         self._waiting.extend(frames)
         self._size += sum(map(len, frames))
-        if self._size > MOST_WAITING and len(self._waiting) > 1:
+        # A snapshot may be as long as that by itself: what counts is how much else waits.
+        if self._size > MOST_WAITING and self._size - max(map(len, self._waiting)) > MOST_WAITING:
             logger.warning("a socket is %d kB behind and is closed", self._size // 1024)
             self.close(TOO_SLOW)
         elif self._task is None or self._task.done():

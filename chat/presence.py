@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
+from chat.models import Role
+
 JSON = dict[str, Any]
 
 ANNOUNCE_SECONDS: Final = 25.0  # between two signs of life of a socket
@@ -51,8 +53,9 @@ class Presence:
                 self._typing.pop(user, None)
         return before != self._visible(user)
 
-    def knows(self, user: int) -> bool:
-        return any(person["id"] == user for person in self.people)
+    @property
+    def may_only_read(self) -> bool:
+        return any(person["id"] == self.user_id and person["role"] == Role.VIEWER for person in self.people)
 
     def forget_the_silent(self) -> bool:
         """Whether somebody is no longer here, or no longer types."""

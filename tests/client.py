@@ -18,6 +18,7 @@ from tests.screen import JSON, Screen
 
 _numbers = itertools.count(1)
 PATIENCE = 15.0  # seconds
+CROSSING = 5.0  # an event may arrive so much later than the snapshot that it is part of (seconds)
 
 
 class ChatClient:
@@ -52,6 +53,8 @@ class ChatClient:
         self._tasks: list[asyncio.Task[None]] = []
         self._news = asyncio.Condition()
         self._asked_at: dict[str, float] = {}
+        self._seq_at_ping = 0
+        self._snapshot_at = 0.0
         self._closed = False
         self.broken: Exception | None = None
 
@@ -203,13 +206,17 @@ class ChatClient:
     async def _take(self, envelope: JSON) -> None:
         kind = envelope["type"]
         if kind == "pong":
-            if self.screen.seq is not None and envelope["data"]["version"] > self.screen.seq:
+            version = envelope["data"]["version"]
+            if self.screen.seq is not None and (version > self.screen.seq or version < self._seq_at_ping):
                 await self._wish("snapshot")
         else:
             self.events.append(envelope)
             if kind == "snapshot":
                 self._asked_at.pop("snapshot", None)
+                self._snapshot_at = time.monotonic()
             wish = self.screen.apply(envelope)
+            if wish == "version":  # known already: it crossed a snapshot on its way, or the database went back
+                wish = "snapshot" if time.monotonic() - self._snapshot_at > CROSSING else None
             if kind == "delta":
                 self._remember(envelope["data"])
             if wish:
@@ -244,6 +251,7 @@ class ChatClient:
         while not self._closed:
             await asyncio.sleep(self.ping_every)
             with contextlib.suppress(Exception):
+                self._seq_at_ping = self.screen.seq or 0
                 await self.send("ping")
 
 

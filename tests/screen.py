@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 JSON = dict[str, Any]
-Wish = Literal["snapshot", "sync"]
+Wish = Literal["snapshot", "sync", "version"]
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class Screen:
             return None
         if seq is not None:
             if seq <= self.seq:
-                return None
+                return "version"
             if seq > self.seq + 1:
                 self.gaps += 1
                 return "snapshot"
@@ -120,6 +120,8 @@ class Screen:
         return wish
 
     def _snapshot(self, seq: int, content: JSON) -> None:
+        if self.seq is not None and seq < self.seq:  # the database went back: ids are given anew
+            self.streams, self.ended = {}, {}
         before = dict(self.streams)
         self.snapshots += 1
         self.seq = seq
@@ -217,8 +219,10 @@ class Screen:
     def _presence(self, content: JSON) -> None:
         self.people = content["people"]
 
-    def _conversation(self, content: JSON) -> None:
-        self.conversation = {**self.conversation, **content["conversation"]}
+    def _conversation(self, content: JSON) -> Wish | None:
+        role = self.conversation.get("role")
+        self.conversation = {**self.conversation, **content["conversation"], "role": role}
+        return "snapshot" if "people" in content["conversation"] else None
 
     def _compaction_start(self, content: JSON) -> None:
         card = {

@@ -91,7 +91,8 @@ export function open(target, { push = true } = {}) {
   if (push) history.pushState({ id: page.id }, "", page.id ? `/c/${page.id}` : "/");
   sidebar.mark(page.id);
   document.body.dataset.place = page.id ? "conversation" : "home";
-  if (page.id) page.line = openLine(page.id, { event: heard, state: connectionChanged });
+  if (page.id)
+    page.line = openLine(page.id, { event: heard, state: connectionChanged, version: () => page.state.seq });
   else acts.drawHome();
   draw();
   if (matchMedia("(pointer: fine)").matches) composer.field.focus();
@@ -103,12 +104,11 @@ export function open(target, { push = true } = {}) {
 function heard(envelope) {
   if (envelope.conversation && envelope.conversation !== page.id) return;
   const before = page.state;
-  if (envelope.type === "pong") return compareVersion(envelope.data.version);
   if (envelope.type === "error") return acts.refused(envelope.data);
   if (envelope.type === "command_result") return acts.answered(envelope.data);
   page.state = applyEvent(before, envelope);
   carryOut();
-  if (envelope.type === "snapshot") afterSnapshot();
+  if (envelope.type === "snapshot") afterSnapshot(before.seq ?? 0);
   followInFull(envelope);
   if (envelope.type === "token_update") readModelAgain();
   say(envelope);
@@ -126,7 +126,8 @@ function carryOut() {
   page.state = { ...page.state, wishes: [] };
   for (const wish of wishes) {
     if (wish.type === "snapshot") page.line?.refresh();
-    else askFrom(wish);
+    else if (wish.type === "sync") askFrom(wish);
+    else page.line?.doubt();
   }
 }
 
@@ -148,14 +149,9 @@ function askFrom(wish) {
   }, 4000);
 }
 
-/** An event may still be on its way when the pong arrives; only what stays behind is a loss. @param {number} version */
-function compareVersion(version) {
-  const id = page.id;
-  if (page.state.seq == null || version <= page.state.seq) return;
-  setTimeout(() => id === page.id && page.state.seq != null && version > page.state.seq && page.line?.refresh(), 1500);
-}
-
-function afterSnapshot() {
+/** @param {number} before the version that was shown */
+function afterSnapshot(before) {
+  if (before > (page.state.seq ?? 0)) page.full = null;
   sidebar.put(page.state.conversation);
   if (page.view === "full") loadFull();
   if (page.view === "model") acts.drawModel();

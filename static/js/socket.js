@@ -4,8 +4,12 @@
  */
 
 const PING_EVERY = 15_000;
-const SILENT_FOR = 40_000;
+const SILENT_FOR = 25_000; // after a ping; not after the last word: a page in the background may ask once a minute only
+const AWAKE_WITHIN = 4_000; // what a line that slept is given for its first word
+const SNAPSHOT_WITHIN = 10_000;
 const SLOWEST_RETRY = 20_000;
+const CROSSING = 5_000; // so much later than a snapshot an event may arrive that is part of it
+const ON_ITS_WAY = 1_500; // so much later than a pong the event may arrive that it knows of
 
 /** Close codes after which coming back is useless. */
 const FINAL = new Map([
@@ -18,13 +22,14 @@ const FINAL = new Map([
  * @typedef {object} Line
  * @property {(type: string, data?: any) => boolean} send false while the line is down
  * @property {() => void} refresh ask for a new snapshot
+ * @property {() => void} doubt an event was older than what is shown, and that was not the snapshot's doing
  * @property {() => void} retryNow
  * @property {() => void} close
  */
 
 /**
  * @param {string} conversation
- * @param {{event: (envelope: any) => void, state: (state: string, retryAt?: number) => void}} heard
+ * @param {{event: (envelope: any) => void, state: (state: string, retryAt?: number) => void, version: () => number | null}} heard
  * @returns {Line}
  */
 export function openLine(conversation, heard) {
@@ -34,8 +39,15 @@ export function openLine(conversation, heard) {
   let closed = false;
   let refreshing = false;
   let heardAt = 0;
+  let pingedAt = 0; // the first ping since the line was last heard
+  let beatAt = Date.now();
+  let snapshotAt = 0;
+  /** @type {number | null} the version that was shown at the last ping */
+  let asked = null;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let retry;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let overdue;
 
   const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/conversations/${conversation}/`;
 
@@ -52,9 +64,11 @@ export function openLine(conversation, heard) {
       if (envelope.type === "snapshot") {
         failures = 0;
         refreshing = false;
+        snapshotAt = heardAt;
         heard.event(envelope);
         heard.state("open");
-      } else heard.event(envelope);
+      } else if (envelope.type === "pong") compare(envelope.data.version);
+      else heard.event(envelope);
     };
     mine.onclose = (event) => socket === mine && lost(event.code);
   }
@@ -86,11 +100,38 @@ export function openLine(conversation, heard) {
     return true;
   }
 
+  function ping() {
+    if (!send("ping")) return false;
+    if (pingedAt <= heardAt) pingedAt = Date.now();
+    asked = heard.version();
+    return true;
+  }
+
+  /**
+   * An event may still be on its way when the pong arrives; only what stays behind is a loss. A version below the one
+   * that was shown when the server was asked: the database went back, and what comes next would be taken for old.
+   * @param {number} version
+   */
+  function compare(version) {
+    const behind = () => version > (heard.version() ?? version);
+    if (asked != null && version < asked) refresh();
+    else if (behind()) setTimeout(() => behind() && refresh(), ON_ITS_WAY);
+  }
+
   const beat = setInterval(() => {
-    if (!socket || socket.readyState !== WebSocket.OPEN) return;
-    if (Date.now() - heardAt > SILENT_FOR) drop();
-    else send("ping");
+    const slept = Date.now() - beatAt > 2 * PING_EVERY;
+    beatAt = Date.now();
+    if (slept) probe();
+    else if (socket && pingedAt > heardAt && Date.now() - pingedAt > SILENT_FOR) drop();
+    else ping();
   }, PING_EVERY);
+
+  /** The machine slept, or the network is another one: a line that looks open may long be dead. */
+  function probe() {
+    const mine = socket;
+    const since = Date.now();
+    if (ping()) setTimeout(() => socket === mine && heardAt < since && drop(), AWAKE_WITHIN);
+  }
 
   /** The other end is silent: a half-open connection does not close by itself. */
   function drop() {
@@ -99,12 +140,26 @@ export function openLine(conversation, heard) {
     silent?.close();
   }
 
+  function refresh() {
+    if (!socket || refreshing) return;
+    refreshing = true;
+    const mine = socket;
+    send("sync");
+    clearTimeout(overdue);
+    // A server that did not answer the question answers a new connection.
+    overdue = setTimeout(() => refreshing && socket === mine && mine.close(), SNAPSHOT_WITHIN);
+  }
+
   function retryNow() {
     if (!closed && !socket) connect();
   }
 
-  const awake = () => (document.visibilityState === "visible" ? (retryNow(), send("ping")) : undefined);
-  window.addEventListener("online", retryNow);
+  function awake() {
+    if (document.visibilityState !== "visible") return;
+    if (socket) probe();
+    else retryNow();
+  }
+  window.addEventListener("online", awake);
   document.addEventListener("visibilitychange", awake);
   heard.state("connecting");
   connect();
@@ -112,20 +167,13 @@ export function openLine(conversation, heard) {
   return {
     send,
     retryNow,
-    refresh() {
-      if (!socket || refreshing) return;
-      refreshing = true;
-      send("sync");
-      setTimeout(() => {
-        // A server that did not answer the question answers a new connection.
-        if (refreshing && socket) socket.close();
-      }, 3000);
-    },
+    refresh,
+    doubt: () => (Date.now() - snapshotAt > CROSSING ? refresh() : undefined),
     close() {
       closed = true;
       clearInterval(beat);
       clearTimeout(retry);
-      window.removeEventListener("online", retryNow);
+      window.removeEventListener("online", awake);
       document.removeEventListener("visibilitychange", awake);
       socket?.close();
     },

@@ -7,7 +7,7 @@ import { cutToCodePoints, furtherOn, receive, startStream } from "./stream.js";
 
 /** @typedef {Record<string, any>} Message */
 /** @typedef {{type: string, conversation?: string, seq: number | null, data: any}} Envelope */
-/** @typedef {{type: "snapshot"} | {type: "sync", turn: number, message: number, offset: number, thinking_offset: number}} Wish */
+/** @typedef {{type: "snapshot"} | {type: "version"} | {type: "sync", turn: number, message: number, offset: number, thinking_offset: number}} Wish */
 /**
  * @typedef {object} State
  * @property {number | null} seq version of the conversation that is shown; null before the first snapshot
@@ -59,11 +59,14 @@ export function inOrder(one, other) {
 export const isLive = (message) => message.position != null && !message.retired_at && message.compacted_into == null;
 
 /**
- * A new snapshot. Older messages that the reader had loaded stay, where the history before it is still the same.
- * @param {State} state @param {number} seq @param {any} data
+ * A new snapshot. Older messages that the reader had loaded stay, where the history before it is still the same. One
+ * that is older than what is shown comes from a database that went back (restored, or failed over): ids are given anew
+ * there, so nothing of what was known counts any more.
+ * @param {State} known @param {number} seq @param {any} data
  * @returns {State}
  */
-export function applySnapshot(state, seq, data) {
+export function applySnapshot(known, seq, data) {
+  const state = known.seq != null && seq < known.seq ? { ...emptyState(), current: known.current } : known;
   const same = state.conversation?.id === data.conversation.id && state.conversation.epoch === data.conversation.epoch;
   const first = data.messages[0]?.position ?? Infinity;
   const older = same ? state.messages.filter((message) => message.position < first) : [];
@@ -112,10 +115,7 @@ const STEPS = {
   queued: (state, data) => ({ ...state, queue: data.queue }),
   token_update: (state, data) => ({ ...state, context: data.context, current: data.current }),
   presence: (state, data) => ({ ...state, people: data.people }),
-  conversation: (state, data) => ({
-    ...state,
-    conversation: { ...state.conversation, ...data.conversation, role: state.conversation.role },
-  }),
+  conversation: conversationChanged,
   compaction_start: compactionStart,
   compaction_progress: (state, data) => changeCompaction(state, data.id, { state: "running", ...data }),
   compaction_done: compactionDone,
@@ -129,7 +129,8 @@ const STEPS = {
 };
 
 /**
- * The next state. A durable event that is already known is dropped; one that comes too early asks for a snapshot.
+ * The next state. A durable event that is already known is dropped, and the page finds out whether it crossed a snapshot
+ * on its way or the database went back; one that comes too early asks for a snapshot.
  * @param {State} state @param {Envelope} envelope
  * @returns {State}
  */
@@ -137,7 +138,7 @@ export function applyEvent(state, envelope) {
   if (envelope.type === "snapshot") return applySnapshot(state, envelope.seq ?? 0, envelope.data);
   if (state.seq == null) return state;
   if (envelope.seq != null) {
-    if (envelope.seq <= state.seq) return state;
+    if (envelope.seq <= state.seq) return wish(state, { type: "version" });
     if (envelope.seq > state.seq + 1) return wish(state, { type: "snapshot" });
   }
   const step = STEPS[envelope.type];
@@ -181,6 +182,13 @@ function without(map, key) {
   const rest = new Map(map);
   rest.delete(key);
   return rest;
+}
+
+/** Where people came, went or got another role, the reader's own rights may be others too. @param {State} state @param {any} data @returns {State} */
+function conversationChanged(state, data) {
+  const { people, ...changed } = data.conversation;
+  const next = { ...state, conversation: { ...state.conversation, ...changed, role: state.conversation.role } };
+  return people ? wish(next, { type: "snapshot" }) : next;
 }
 
 /** @param {State} state @param {any} data @returns {State} */

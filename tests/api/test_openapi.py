@@ -7,9 +7,11 @@ import re
 import uuid
 from typing import Any
 
+import orjson
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 
-from chat.models import Conversation, Message, Turn
+from chat.models import Attachment, Conversation, Invitation, Message, Participant, Turn
 from compaction.models import Compaction
 from tests.api.conftest import Caller
 
@@ -166,6 +168,62 @@ def test_an_outsider_finds_nothing_at_any_address_of_a_conversation(
             )
         response = charlie.client.generic(method, f"/api/v1{filled}", body, "application/json")
         assert response.status_code == 404, f"{method} {filled}: {response.status_code} {response.content[:200]!r}"
+
+
+def test_a_viewer_changes_nothing_at_any_address_of_a_conversation(
+    people: dict[str, Caller], conversation: Conversation, description: dict[str, Any]
+) -> None:
+    """With everything there is to change, so that nothing is refused only because it does not exist."""
+    alice, bob, vera = people["alice"], people["bob"], people["vera"]
+    here = f"/conversations/{conversation.pk}"
+    message = conversation.messages.get(position=1)
+    summary = Message.objects.create(
+        conversation=conversation, position=2, role="user", content="so far", is_summary=True
+    )
+    alice.post(f"{here}/messages", {"content": "waits"})
+    turn = Turn.objects.get(conversation=conversation)
+    covered = {"covered_from": 1, "covered_to": 2, "summary_message": summary, "prefix": []}
+    applied = Compaction.objects.create(conversation=conversation, reason="manual", state="applied", **covered)
+    file = SimpleUploadedFile("notes.txt", b"notes", "text/plain")
+    uploaded = alice.client.post(f"/api/v1{here}/attachments", {"file": file}).json()
+    invitation = alice.post(f"{here}/invitations", {}).json
+    ids = {
+        "conversation_id": conversation.pk,
+        "message_id": message.pk,
+        "summary_id": summary.pk,
+        "turn_id": turn.pk,
+        "compaction_id": applied.pk,
+        "attachment_id": uploaded["id"],
+        "user_id": bob.user.pk if bob.user else 0,
+        "invitation_id": invitation["id"],
+    }
+    bodies: dict[str, Any] = {
+        "edit": {"content": "x"},
+        "messages": {"content": "x"},
+        "participants": {"username": "charlie", "role": "viewer"},
+        "PATCH {user_id}": {"role": "viewer"},
+        "PATCH {turn_id}": {"content": "x"},
+        "PATCH {conversation_id}": {"title": "mine"},
+    }
+    tables = (Conversation, Message, Turn, Compaction, Participant, Invitation, Attachment)
+    before = [list(table.objects.order_by("pk").values()) for table in tables]
+    refused = 0
+    for method, path, _operation in _operations(description):
+        if "{conversation_id}" not in path or method == "GET" or path.endswith("/fork"):
+            continue  # a fork is a conversation of their own
+        last = path.rsplit("/", 1)[-1]
+        body = bodies.get(last) or bodies.get(f"{method} {last}") or {}
+        filled = f"/api/v1{path.format(**ids)}"
+        if method == "POST" and last == "attachments":
+            file = SimpleUploadedFile("more.txt", b"more", "text/plain")
+            response = vera.client.post(filled, {"file": file})
+        else:
+            response = vera.client.generic(method, filled, orjson.dumps(body), "application/json")
+        assert response.status_code == 403, f"{method} {path}: {response.status_code} {response.content[:200]!r}"
+        refused += 1
+    assert refused > 20
+    assert vera.post(f"{here}/messages", {"content": "/compact"}).status == 403
+    assert [list(table.objects.order_by("pk").values()) for table in tables] == before
 
 
 def test_a_key_does_what_a_session_does(alice: Caller, conversation: Conversation, client: Any) -> None:

@@ -62,7 +62,8 @@ tests["of the stored and the shown text the longer stays"] = () => {
 
 tests["a known event is dropped, a gap asks for a snapshot"] = () => {
   const state = start();
-  equal(play(state, ["message", 5, { message: message(3) }]) === state, true);
+  const known = play(state, ["message", 5, { message: message(3) }]);
+  equal([known.messages === state.messages, known.seq, known.wishes], [true, 5, [{ type: "version" }]]);
   const gap = play(state, ["message", 8, { message: message(3) }]);
   equal([gap.wishes, gap.messages.length, gap.seq], [[{ type: "snapshot" }], 2, 5]);
 };
@@ -149,6 +150,20 @@ tests["older messages stay after a snapshot of the same epoch only"] = () => {
   equal([again.messages.map((one) => one.id), again.next], [[2, 3, 4, 5, 6], "y"]);
   const other = applySnapshot(loaded, 6, snapshot({ conversation: { ...conversation, epoch: 1 }, messages: [message(4), message(5)], next: "x" }));
   equal([other.messages.map((one) => one.id), other.next], [[4, 5], "x"]);
+};
+
+tests["after a snapshot from a database that went back nothing known counts, and ids come anew"] = () => {
+  const before = play(start(), ["message", 6, { message: message(3) }], ["turn_start", 7, { turn: 1, attempt: 1, user_message: 3, message: 4 }], delta(0, "what was lost"), ["turn_done", 8, { turn: 1, attempt: 1, state: "done", message: message(4, { role: "assistant", content: "what was lost" }) }]);
+  const restored = applySnapshot(withOlder(before, [message(0)], null), 5, snapshot({ messages: [message(2)], next: "x" }));
+  equal([restored.seq, restored.messages.map((one) => one.id), restored.next], [5, [2], "x"]);
+  const again = play(restored, ["message", 6, { message: message(3) }], ["turn_start", 7, { turn: 1, attempt: 1, user_message: 3, message: 4 }], delta(0, "said anew"));
+  equal(textOf(again, 4), "said anew");
+};
+
+tests["who came, went or got another role comes with a snapshot"] = () => {
+  const changed = play(start(), ["conversation", 6, { conversation: { ...conversation, title: "new", people: [], role: "" } }]);
+  equal([changed.conversation.title, changed.conversation.role, changed.wishes], ["new", "owner", [{ type: "snapshot" }]]);
+  equal(play(start(), ["conversation", 6, { conversation: { ...conversation, title: "new" } }]).wishes, []);
 };
 
 tests["tool calls and results find their place"] = () => {

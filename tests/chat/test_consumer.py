@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import typing
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,13 +13,14 @@ import pytest
 from channels.testing import WebsocketCommunicator
 from django.contrib.auth.models import AnonymousUser, User
 
-from chat import asking, broadcast, people
+from chat import asking, broadcast, consumers, people, requests
 from chat.access import access_conversation
 from chat.consumers import ConversationConsumer
 from chat.loop import run_in_db
-from chat.models import Role
+from chat.models import Conversation, Message, Role, Turn
 from chat.outgoing import MOST_WAITING, TOO_SLOW, Outgoing
 from chat.presence import Presence
+from compaction.models import Compaction
 from tests.builders import make_user
 from tests.chat.conftest import Chat
 from tests.upstream import Play
@@ -144,6 +146,77 @@ async def test_a_viewer_is_told_why_nothing_happens(chat: Chat) -> None:
     assert (event["data"]["code"], event["data"]["client_id"]) == ("forbidden", "c7")
 
 
+async def test_a_viewer_changes_nothing_whatever_the_socket_is_asked(chat: Chat) -> None:
+    vera = await run_in_db(make_user, "vera")
+    await run_in_db(chat.conversation.participants.create, user=vera, role=Role.VIEWER)
+    turn = await run_in_db(chat.send, "waits")
+    run = await run_in_db(Compaction.objects.create, conversation=chat.conversation, reason="manual", state="queued")
+    asked: list[tuple[str, JSON]] = [
+        ("chat", {"content": "mine"}),
+        ("chat", {"content": "/compact everything"}),
+        ("compact", {"instructions": "everything"}),
+        ("cancel", {"turn": turn.pk}),
+        ("cancel", {"compaction": run.pk}),
+        ("stop", {"turn": turn.pk}),
+    ]
+    assert {kind for kind, _ in asked} == {
+        name for member in typing.get_args(requests.Request) for name in typing.get_args(_kind(member))
+    } - {"sync", "typing", "ping"}
+
+    def everything() -> list[list[Any]]:
+        return [list(model.objects.order_by("pk").values()) for model in (Conversation, Message, Turn, Compaction)]
+
+    before = await run_in_db(everything)
+    async with line(chat) as hers, line(chat, vera) as reader:
+        await hers.until("snapshot")
+        await reader.until("snapshot")
+        for kind, content in asked:
+            await reader.ask(kind, **content)
+            assert (await reader.until("error"))["data"]["code"] == "forbidden", kind
+        await reader.ask("typing")
+        await reader.ask("ping")
+        await reader.until("pong")
+        await hers.ask("ping")
+        await hers.until("pong")
+
+    assert await run_in_db(everything) == before
+    shown = [person for event in hers.events if event["type"] == "presence" for person in event["data"]["people"]]
+    assert not any(person["typing"] for person in shown)
+
+
+def _kind(request: Any) -> Any:
+    return request.model_fields["type"].annotation
+
+
+async def test_a_snapshot_that_was_asked_for_does_not_forget_who_is_here(chat: Chat) -> None:
+    bob = await run_in_db(make_user, "bob")
+    await run_in_db(chat.conversation.participants.create, user=bob, role=Role.MEMBER)
+
+    def online(event: JSON) -> list[str]:
+        return [person["name"] for person in event["data"]["people"] if person["online"]]
+
+    async with line(chat) as hers, line(chat, bob) as his:
+        await his.until("snapshot")
+        await hers.until("snapshot")
+        while online(await hers.until("presence")) != ["alice", "bob"]:
+            pass
+        await hers.ask("sync")
+        await hers.until("snapshot")
+        assert online(await hers.until("presence")) == ["alice", "bob"]
+
+
+async def test_who_was_removed_is_let_go_even_if_the_word_is_lost(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broadcast, "publish_to_user", lambda *_: None)
+    monkeypatch.setattr(consumers, "RECHECK_SECONDS", 0.4)
+    bob = await run_in_db(make_user, "bob")
+    await run_in_db(chat.conversation.participants.create, user=bob, role=Role.MEMBER)
+    async with line(chat, bob) as his:
+        await his.until("snapshot")
+        await run_in_db(people.remove, chat.alice, chat.conversation.pk, bob.pk)
+
+        assert await his.closed() == 4403  # it never sent a ping
+
+
 @pytest.mark.parametrize(
     "text", [" ", "{", "[]", '{"type": "unknown", "data": {}}', '{"type": "stop", "data": {"turn": "x"}}']
 )
@@ -235,6 +308,22 @@ async def test_a_slow_line_waits_alone_and_is_closed_when_too_far_behind() -> No
 
     assert outgoing.closed
     assert sent == [{"type": "websocket.close", "code": TOO_SLOW}]
+
+
+async def test_a_long_snapshot_is_no_reason_to_close_a_line() -> None:
+    sent: list[int] = []
+
+    async def send(message: JSON) -> None:
+        assert message["type"] == "websocket.send"
+        sent.append(len(message["text"]))
+
+    outgoing = Outgoing(send)
+    outgoing.hold()
+    outgoing.put([b"event"])
+    outgoing.release(b"x" * (MOST_WAITING + 1))
+    await asyncio.sleep(0.01)
+
+    assert sent == [MOST_WAITING + 1, 5]
 
 
 async def test_daphnes_buffer_is_watched() -> None:
