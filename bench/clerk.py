@@ -164,6 +164,21 @@ def request(conversation: str) -> JSON:
     return {"messages": [message.to_openai() for message in sent], "tools": list(tools)}
 
 
+def go_back(conversation: str, messages: int) -> None:
+    """As if restored from a backup of when it had so many messages: what came later was never there."""
+    from django.db import transaction
+
+    from chat.models import Conversation, Message, Turn
+
+    with transaction.atomic():
+        row = Conversation.objects.select_for_update().get(pk=conversation)
+        Message.objects.filter(conversation=row, position__gt=messages).update(turn=None)
+        Turn.objects.filter(conversation=row).delete()
+        Message.objects.filter(conversation=row, position__gt=messages).delete()
+        row.version, row.last_position, row.base = 0, messages, None
+        row.save()
+
+
 def change_agent(name: str, fields: JSON) -> None:
     from agents.models import Agent
 
@@ -198,6 +213,7 @@ _TASKS: dict[str, Callable[..., Any]] = {
         compactions,
         states,
         request,
+        go_back,
         change_agent,
         measure,
     )

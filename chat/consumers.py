@@ -237,7 +237,8 @@ class ConversationConsumer(AsyncConsumer):  # type: ignore[misc]
             self._tell_presence()
 
     def _tell_presence(self) -> None:
-        if len(self.presence.people) > 1:
+        # Behind a snapshot that is being read, it would speak of the people before it.
+        if len(self.presence.people) > 1 and not self.outgoing.is_held:
             self._tell(PresenceEvent(self.presence.shown()))
 
     def _tell(self, event: Event) -> None:

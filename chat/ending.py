@@ -170,9 +170,10 @@ class Finished:
 def finish(claim: Claim, said: Said | None, ending: Ending, spent: Spent, *, go_on: bool = True) -> Finished:
     """End the turn with everything that was shown, then do what waits for the boundary."""
     count = tokens.count_message(said.spoken()) if said else 0
+    is_stopped = ending.state == TurnState.STOPPED
     with locked(claim.conversation) as desk:
         turn = own(desk, claim)
-        row = _complete(desk, claim, said, _status(ending), count) if said else None
+        row = _complete(desk, claim, said, _status(ending), count, stopped=is_stopped) if said else None
         end_turn(desk, turn, ending, row, spent.to_json())
         following = None
         if is_stopping() or not go_on:
@@ -221,7 +222,7 @@ def token_update(conversation: Conversation, current: dict[str, int]) -> TokenUp
     return TokenUpdate(current, context.measure(conversation).to_event())
 
 
-def _complete(desk: Desk, claim: Claim, said: Said, status: str, count: int) -> Message:
+def _complete(desk: Desk, claim: Claim, said: Said, status: str, count: int, *, stopped: bool = False) -> Message:
     """The open message gets its final text, in the transaction that says so. One that says nothing is put away."""
     row: Message = _ROW.fetch(message=said.message)[0]
     row.content = said.content
@@ -231,6 +232,8 @@ def _complete(desk: Desk, claim: Claim, said: Said, status: str, count: int) -> 
     row.usage = said.usage.to_json() if said.usage else None
     if said.finish_reason not in ("", "stop", "tool_calls"):
         row.metadata = {**row.metadata, "finish_reason": said.finish_reason}
+    if stopped:
+        row.metadata = {**row.metadata, "stopped": True}
     if claim.earlier_answers and not said.tool_calls:
         row.metadata = {**row.metadata, "earlier_answers": claim.earlier_answers}
     if said.is_blank:

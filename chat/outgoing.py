@@ -49,6 +49,10 @@ class Outgoing:
         elif self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._drain())
 
+    @property
+    def is_held(self) -> bool:
+        return self._held is not None
+
     def hold(self) -> None:
         """Keep back what comes, until `release`."""
         if self._held is None:

@@ -117,7 +117,8 @@ def present_queue(rows: Iterable[Turn], *, running: bool, open_compaction: Compa
         room -= len(row.user_message.content) if row.user_message else 0
         if room < 0 and shown:
             break
-        shown.append(present_queued(row, reason=queue_reason(row, running=running, blocking=blocking)))
+        behind = running or bool(shown)  # an answer comes first: of a turn that runs, or of one that waits before it
+        shown.append(present_queued(row, reason=queue_reason(row, running=behind, blocking=blocking)))
     return shown
 
 

@@ -266,9 +266,6 @@ export function conversationActs(page, frame) {
     const conversation = await get(path()).catch(() => null);
     if (!conversation || id !== page.id || !page.state.conversation) return;
     page.state = { ...page.state, conversation: { ...page.state.conversation, title: conversation.title } };
-    document
-      .querySelector(`#conversations a[data-id="${id}"] .title`)
-      ?.replaceChildren(conversation.title || _("New conversation"));
     changed();
   }
 
@@ -337,10 +334,11 @@ export function conversationActs(page, frame) {
   // Hints
 
   let typedAt = 0;
-  const typing = () => {
-    if (Date.now() - typedAt < 3000) return;
-    typedAt = Date.now();
-    page.line?.send("typing");
+  /** Said now and then while it goes on, and once when it ends: sent, or taken back. @param {boolean} now */
+  const typing = (now) => {
+    if (now ? Date.now() - typedAt < 3000 : !typedAt) return;
+    typedAt = now ? Date.now() : 0;
+    page.line?.send("typing", { typing: now });
   };
 
   /** One line above the composer: what a send waits for, or how full the context is. */

@@ -18,7 +18,7 @@ const isBeginning = (attached) => attached.whole > attached.tokens;
  * @typedef {object} ComposerActs
  * @property {(content: string, attachments: any[]) => void} send
  * @property {() => void} stop
- * @property {() => void} typing
+ * @property {(now: boolean) => void} typing
  * @property {(files: File[]) => Promise<void>} attach
  * @property {(attached: any) => void} detach
  */
@@ -97,7 +97,7 @@ export class Composer {
   changed(typed) {
     if (typed) {
       keepDraft(this.conversation, this.field.value);
-      if (this.field.value) this.acts.typing();
+      this.acts.typing(Boolean(this.field.value));
     }
     this.fit();
     this.suggest();
@@ -133,6 +133,7 @@ export class Composer {
     keepDraft(this.conversation, "");
     this.drawAttached();
     this.changed(false);
+    this.acts.typing(false);
     this.acts.send(content, attachments);
   }
 
@@ -252,7 +253,7 @@ export class Composer {
 
   /** @param {{answering: boolean, mayWrite: boolean, offline: boolean, placeholder: string}} how */
   show(how) {
-    this.stopButton.hidden = !how.answering;
+    this.stopButton.hidden = !how.answering || !how.mayWrite;
     byId("composer").classList.toggle("read-only", !how.mayWrite);
     this.field.disabled = !how.mayWrite;
     byId("attach").disabled = !how.mayWrite;

@@ -354,8 +354,8 @@ function footOf(item, acts, how) {
 
 /** @param {any} message */
 function noteOf(message) {
+  if (message.metadata?.stopped) return h("span.state", null, _("stopped"));
   if (message.status === "interrupted") return h("span.state", null, icon("warning"), _("interrupted"));
   if (message.status === "failed") return h("span.state", null, icon("warning"), _("ended with an error"));
-  if (message.metadata?.stopped) return h("span.state", null, _("stopped"));
   return null;
 }

@@ -217,3 +217,117 @@ def test_what_is_written_without_a_connection_is_sent_once_when_it_is_back(live:
 
     said = [row["content"] for row in live.ask("messages", conversation=tab.conversation()) if row["role"] == "user"]
     assert said == ["hello", "written in a tunnel"]
+
+
+def test_a_stopped_answer_says_so_also_when_the_talk_goes_on(live: Live, open_tab: Any) -> None:
+    tab = open_tab()
+    choose_agent(tab, "slow")
+    tab.say("a long answer, please")
+    tab.page.wait_for_function("() => document.querySelector('.from-agent .prose')?.innerText.length > 40")
+    tab.page.click("#stop")
+    tab.page.wait_for_selector("text=Stopped.")
+
+    tab.say("and now?")
+    tab.answered(1)
+
+    assert tab.page.locator(".from-agent .state").all_inner_texts() == ["stopped"]
+
+
+def test_one_of_several_answers_is_chosen_edited_and_forked(live: Live, open_tab: Any) -> None:
+    tab = open_tab()
+    choose_agent(tab, "quick")
+    tab.say("a question")
+    tab.answered(1)
+    first = shown_answers(tab)
+    tab.page.click("[aria-label='Answer again']")
+    tab.page.wait_for_selector("button:text-is('Earlier answers')")
+    assert shown_answers(tab) != first
+    tab.page.click("button:text-is('Earlier answers')")
+    tab.page.click("dialog button:text-is('Go on from this one')")
+    tab.page.wait_for_function(
+        "text => document.querySelector('.from-agent .prose')?.innerText.replace(/\\s+/g, ' ').trim() === text",
+        arg=first[0],
+    )
+
+    tab.page.hover(".from-person")
+    tab.page.click("[aria-label='Edit and resend']")
+    tab.page.fill("dialog textarea", "a better question")
+    tab.page.click("dialog button.primary")
+    tab.page.wait_for_selector(".from-person:has-text('a better question')")
+    tab.answered(1)
+    tab.page.click("#views [data-view=full]")
+    tab.shows(".message.retired", 3)  # the question as it was, and both of its answers
+    tab.page.click("#views [data-view=compacted]")
+    tab.shows(".message", 2)
+
+    source = tab.page.url
+    tab.page.hover(".from-agent")
+    tab.page.click(".from-agent [aria-label='New conversation from here']")
+    tab.page.wait_for_function("url => location.href !== url", arg=source)
+    tab.shows(".message", 2)
+    titles = tab.page.locator("#conversations .title").all_inner_texts()
+    assert titles[:2] == ["a question", "a question"], "the list knows the first one's title too"
+
+
+def test_a_line_that_died_in_its_sleep_is_opened_anew(live: Live, open_tab: Any) -> None:
+    """The socket looks open and takes what is sent, but nothing comes any more."""
+    conversation = live.converse("quick", [{"role": "user", "content": "hello"}])
+    tab, other = open_tab(), open_tab()
+    tab.page.clock.install()
+    dead: list[Any] = []
+
+    def pass_on(route: Any) -> None:
+        server = route.connect_to_server()
+        if not dead:
+            dead.append(route)
+            is_asleep: list[bool] = []
+            route.on_message(lambda message: None if is_asleep else server.send(message))
+            server.on_message(lambda message: None if is_asleep else route.send(message))
+            tab.fall_asleep = lambda: is_asleep.append(True)
+
+    tab.page.route_web_socket(re.compile("/ws/"), pass_on)
+    tab.open(conversation)
+    tab.fall_asleep()
+    other.open(conversation)
+    other.say("while you slept")
+    other.answered(1)
+    assert tab.page.locator(".from-agent").count() == 0
+
+    tab.page.clock.fast_forward("01:00:00")
+    tab.page.clock.run_for(20_000)
+
+    tab.answered(1)
+    assert shown_answers(tab) == shown_answers(other)
+
+
+def test_a_page_in_the_background_keeps_its_line(live: Live, open_tab: Any) -> None:
+    """A browser lets hidden pages ask once a minute only: that is no reason to take the line for dead."""
+    tab = open_tab()
+    tab.page.clock.install()
+    opened: list[str] = []
+    tab.page.on("websocket", lambda line: opened.append(line.url))
+    tab.open(live.converse("quick", [{"role": "user", "content": "hello"}]))
+
+    for _ in range(5):
+        tab.page.clock.fast_forward(61_000)
+        tab.page.wait_for_timeout(300)
+
+    assert len(opened) == 1
+
+
+def test_a_database_that_went_back_is_shown_as_it_is(live: Live, open_tab: Any) -> None:
+    conversation = live.converse("quick", [{"role": "user", "content": "kept"}])
+    tab = open_tab()
+    tab.page.clock.install()
+    tab.open(conversation)
+    tab.say("lost")
+    tab.answered(1)
+
+    live.ask("go_back", conversation=conversation, messages=1)
+    tab.page.clock.run_for(16_000)
+    tab.shows(".message", 1)
+
+    tab.say("said anew")
+    tab.answered(1)
+    said = tab.page.locator(".from-person .said").all_inner_texts()
+    assert said == ["kept", "said anew"]

@@ -184,3 +184,34 @@ def test_a_file_that_cannot_be_read_says_so(live: Live, open_tab: Any, tmp_path:
 
     assert tab.page.locator("#send").is_disabled()
     tab.problems = [problem for problem in tab.problems if "attachments" not in problem]  # the refusal itself
+
+
+def test_a_page_that_is_open_follows_who_comes_changes_and_goes(live: Live, open_tab: Any) -> None:
+    conversation = live.converse(
+        "slow", [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Hello, both."}]
+    )
+    owner = open_tab()
+    owner.open(conversation)
+    owner.page.click("#people-button")
+    owner.page.fill("#invite-name", "bob")
+    owner.page.click(".invite button.primary")
+    owner.page.wait_for_selector(".people li:has-text('bob')")
+
+    guest = open_tab("bob")
+    guest.open(conversation)
+    owner.page.wait_for_selector(".people li:has-text('bob'):has-text('here now')")
+    guest.page.type("#write", "May I")
+    owner.page.wait_for_selector("#typing:has-text('bob is writing')", state="attached")
+    guest.page.press("#write", "Enter")
+    owner.page.wait_for_selector(".from-agent[data-status=streaming]")
+    assert owner.page.inner_text("#typing") == "", "what was sent is not being written any more"
+
+    owner.page.select_option(".people select", "viewer")
+    guest.page.wait_for_selector("#write:disabled")
+    guest.page.wait_for_selector("#stop", state="hidden")
+    owner.page.wait_for_selector(".people li:has-text('bob'):has-text('here now')")
+
+    owner.page.click("[aria-label='Remove bob']")
+    guest.page.wait_for_selector("#toasts :text('no longer part of it')")
+    guest.page.wait_for_selector("#home:visible")
+    owner.shows(".people li", 1)

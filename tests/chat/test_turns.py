@@ -66,6 +66,7 @@ def test_stop_keeps_what_was_seen_and_closes_the_connection(worker: None, chat: 
     answer = chat.answer(chat.ended(turn, TurnState.STOPPED))
     assert answer.content.startswith(" k0@")
     assert answer.status == MessageStatus.INTERRUPTED
+    assert answer.metadata == {"stopped": True}  # by a person, not by a fault
     assert answer.token_count > 0
 
 
