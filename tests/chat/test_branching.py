@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from chat import branching, context
+from bench.upstream import fault_of
+from chat import branching, context, turns
 from chat.errors import Forbidden, NotFound
 from chat.models import Conversation, Message, MessageStatus, Role, Turn
-from tests.builders import make_user
-from tests.chat.conftest import Chat
+from tests.builders import add_messages, make_user, tool_round
+from tests.chat.conftest import Chat, until
 from tests.upstream import Play
 
 
@@ -98,6 +99,63 @@ def test_editing_within_a_compacted_range_leads_into_a_new_conversation(talked: 
     assert branch.is_new
     assert said(branch.conversation) == ["asked otherwise", "another answer"]
     assert said(talked.conversation)[0] == "first question"
+
+
+def test_in_the_middle_of_a_compacted_range_editing_and_answering_again_start_from_the_originals(
+    worker: None, chat: Chat
+) -> None:
+    """Whatever the summary says: the new conversation has the words before it, and the old one is as it was."""
+    add_messages(chat.conversation, [f"said {number}" for number in range(8)])
+    rows = chat.messages()
+    summary = Message.objects.create(
+        conversation=chat.conversation, position=6, role="user", content="summary", is_summary=True
+    )
+    covered = Message.objects.filter(pk__in=[row.pk for row in rows[:6]])
+    covered.update(compacted_at=rows[0].created_at, compacted_into=summary)
+    before = list(Message.objects.filter(conversation=chat.conversation).order_by("id").values())
+    plays(chat, "answered anew")
+
+    edited = branching.edit_message(chat.alice, chat.conversation.pk, rows[4].pk, "said otherwise")
+    again = branching.regenerate(chat.alice, chat.conversation.pk, rows[3].pk)
+
+    for branch, words in (
+        (edited, ["said 0", "said 1", "said 2", "said 3", "said otherwise", "answered anew"]),
+        (again, ["said 0", "said 1", "said 2", "answered anew"]),
+    ):
+        chat.ended(branch.turn)
+        assert branch.is_new
+        assert said(branch.conversation) == words
+        made = Message.objects.filter(conversation=branch.conversation)
+        assert not made.exclude(compacted_into=None, compacted_at=None, is_summary=False).exists()
+        branch.conversation.refresh_from_db()
+        assert branch.conversation.live_tokens == context.recount_live_tokens(branch.conversation)
+    assert list(Message.objects.filter(conversation=chat.conversation).order_by("id").values()) == before
+
+
+def test_a_fork_from_any_point_can_be_gone_on_from(worker: None, chat: Chat) -> None:
+    """From a call without its result, from the result, from a covered message, and while an answer is written."""
+    add_messages(chat.conversation, ["look", *tool_round("read_file", "the file", path="a.txt"), "I have looked"])
+    rows = chat.messages()
+    summary = Message.objects.create(
+        conversation=chat.conversation, position=1, role="user", content="summary", is_summary=True
+    )
+    Message.objects.filter(pk=rows[0].pk).update(compacted_at=rows[0].created_at, compacted_into=summary)
+    chat.provider.plays("mock", Play(ttft=0, tps=20, n=2000))
+    running = chat.send("and now?")
+    until(lambda: chat.provider.requests and chat.provider.requests[-1].written > 3)
+    question, answer = Message.objects.filter(turn=running).order_by("position")
+
+    made = [branching.fork(chat.alice, chat.conversation.pk, row.pk) for row in (*rows, question, answer)]
+
+    turns.stop(chat.alice, chat.conversation.pk, running.pk)
+    chat.ended(running, "stopped")
+    assert [len(said(one)) for one in made] == [1, 2, 3, 4, 5, 5], "what is still being written is no original yet"
+    plays(chat, "gone on")
+    for one in made:
+        there = Chat(chat.alice, one, chat.provider)
+        there.ended(there.send("go on"))
+        assert said(one)[-1] == "gone on"
+        assert fault_of(chat.provider.last["messages"]) == ""
 
 
 def test_a_fork_has_the_originals_up_to_a_message(talked: Chat) -> None:

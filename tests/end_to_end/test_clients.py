@@ -1,4 +1,4 @@
-"""What clients go through: sleep, lost frames, a database that went back, a reader who never reads, people who change."""
+"""What clients go through: sleep, lost frames, a database that went back, readers who never read, people who change."""
 
 from __future__ import annotations
 
