@@ -143,7 +143,7 @@ def tools_by_default() -> list[str]:
     return [tool.name for tool in tools.all_tools() if tool.by_default]
 
 
-class WholeNumberField(models.PositiveSmallIntegerField):
+class WholeNumberField(models.PositiveSmallIntegerField):  # type: ignore[type-arg]
     """A small number that is never cut to one: 0.7 would become 0, which switches off what was meant to be a share."""
 
     def to_python(self, value: Any) -> Any:
