@@ -71,7 +71,10 @@ def change_role(user: User, conversation_id: UUID | str, person_id: int, role: s
 
 
 def remove(user: User, conversation_id: UUID | str, person_id: int) -> None:
-    """Take a person out, or leave oneself. Their sockets are closed."""
+    """Take a person out, or leave oneself. Their sockets are closed.
+
+    Links that still work are withdrawn with somebody who was taken out: they could come back by one.
+    """
     role = access_conversation(user, conversation_id).accessed_as
     if role != Role.OWNER and user.pk != person_id:
         raise Forbidden
@@ -80,6 +83,8 @@ def remove(user: User, conversation_id: UUID | str, person_id: int) -> None:
         if row.role == Role.OWNER:
             raise OwnerStays
         row.delete()
+        if user.pk != person_id:
+            Invitation.objects.filter(_works(), conversation=desk.conversation).update(revoked_at=timezone.now())
         if _count(desk) == 1:
             desk.new_epoch()  # alone again: the model no longer reads who said what
         announce(desk, people=True)

@@ -88,10 +88,21 @@ export function openPeoplePanel(page, fail) {
       ),
       role,
       editable &&
-        iconButton("close", _("Remove {name}", { name: one.name }), () =>
-          attempt(() => remove(path(`/participants/${one.id}`))).then(reread),
-        ),
+        iconButton("close", _("Remove {name}", { name: one.name }), () => takeOut(one)),
     );
+  }
+
+  /** @param {any} one */
+  async function takeOut(one) {
+    const had = links.querySelector("li") !== null;
+    if ((await attempt(() => remove(path(`/participants/${one.id}`)).then(() => true))) === null) return;
+    toast(
+      had
+        ? _("{name} is out. The links that still worked are withdrawn.", { name: one.name })
+        : _("{name} is out.", { name: one.name }),
+    );
+    reread();
+    loadLinks();
   }
 
   function inviteForm() {

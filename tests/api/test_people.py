@@ -51,6 +51,18 @@ def test_removed_people_are_out_at_once_and_their_sockets_told(
     assert told == [(bob.user.pk, "recheck")]
 
 
+def test_who_was_removed_cannot_come_back_by_a_link(alice: Caller, bob: Caller, vera: Caller, here: str) -> None:
+    link = alice.post(f"{here}/invitations", {}).json["link"].removeprefix("http://testserver")
+    assert vera.delete(f"{here}/participants/{vera.user.pk}").status == 204
+    assert alice.get(f"{here}/invitations").json["items"], "who leaves takes no link away"
+
+    alice.delete(f"{here}/participants/{bob.user.pk}")
+
+    assert alice.get(f"{here}/invitations").json["items"] == []
+    bob.client.post(link)
+    assert bob.get(here).status == 404
+
+
 def test_one_may_leave_but_not_remove_others_and_the_owner_stays(
     alice: Caller, bob: Caller, vera: Caller, here: str
 ) -> None:
