@@ -11,10 +11,18 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
-from tests.live import Live
+from bench.house import House
+from tests.live import Live, living
 
 MB = 1024 * 1024
 HEAD = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.bin"\r\n\r\n'
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Live]:
+    """One process: a body meets a web process before anything else."""
+    with living(House()) as made:
+        yield made
 
 
 def peak(live: Live) -> float:

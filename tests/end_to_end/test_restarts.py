@@ -21,9 +21,9 @@ GRACE = 4  # seconds
 AGENTS = [{"name": "quick", "model": "mock-ttft5-tps50-n100", "context_window": 128_000}]
 
 
-@pytest.fixture(params=["embedded", "scaled"])
+@pytest.fixture(scope="module", params=["embedded", "scaled"])
 def live(request: pytest.FixtureRequest) -> Iterator[Live]:
-    """A house of its own for each test, whose processes get little time to end."""
+    """A house whose processes get little time to end; each test leaves as many running as it found."""
     env = {"SHUTDOWN_GRACE": str(GRACE)}
     if request.param == "embedded":
         with living(House(env=env), AGENTS) as made:
@@ -63,7 +63,8 @@ async def test_a_worker_that_is_asked_to_end_lets_turns_end_or_gives_them_back_i
         assert await asyncio.gather(*(asyncio.to_thread(part.terminate) for part in workers)) == [0] * len(workers)
         took = time.monotonic() - began
         if live.house.is_scaled:
-            await asyncio.to_thread(live.house.start_worker)
+            for _ in workers:
+                await asyncio.to_thread(live.house.start_worker)
         else:
             port = int(workers[0].url.rsplit(":", 1)[1])
             await asyncio.to_thread(live.house.start_web, port)
@@ -133,6 +134,7 @@ async def test_a_rolling_restart_of_every_process_under_load_loses_no_turn(live:
     """People go on talking while each web and each worker process is replaced, one after the other."""
     if not live.house.is_scaled:
         pytest.skip("one process has nobody to hand over to")
+    live.ask("change_agent", name="quick", fields={"model": "mock-ttft5-tps50-n100"})
     made = live.ask("conversations", owner="alice", agent="quick", count=6)
     tabs = [live.tab(conversation, web=number, ping_every=1.0) for number, conversation in enumerate(made)]
     for tab in tabs:

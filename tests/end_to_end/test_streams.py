@@ -104,37 +104,6 @@ async def test_a_resend_is_the_same_message(live: Live) -> None:
     assert [row[1] for row in live.ask("stored", conversation=conversation)["messages"]] == ["user", "assistant"]
 
 
-async def test_a_rolling_restart_loses_no_turn(live: Live) -> None:
-    """SIGTERM of a worker and of a web process while answers stream: every answer is whole in the end."""
-    if not live.house.is_scaled:
-        pytest.skip("one process has nobody to hand over to")
-    live.ask("change_agent", name="quick", fields={"model": "mock-ttft5-tps50-n150"})
-    made = live.ask("conversations", owner="alice", agent="quick", count=4)
-    tabs = [live.tab(conversation, web=number, ping_every=1.0) for number, conversation in enumerate(made)]
-    for tab in tabs:
-        await tab.open()
-    try:
-        await asyncio.gather(*(tab.say_for_sure("Go on") for tab in tabs))
-        await _first_text(tabs)
-        for part in (live.house.worker_parts[0], live.house.web_parts[1]):
-            port = part.url and int(part.url.rsplit(":", 1)[1])
-            assert await asyncio.to_thread(part.terminate) == 0
-            await asyncio.to_thread(live.house.start_web, port) if port else await asyncio.to_thread(
-                live.house.start_worker
-            )
-        for tab in tabs:
-            await tab.until(lambda tab=tab: tab.screen.answers and tab.is_settled, 60)
-            assert numbers(tab.screen.answers[-1]) == list(range(150))
-    finally:
-        for tab in tabs:
-            await tab.close()
-
-
-async def _first_text(tabs: list[ChatClient]) -> None:
-    for tab in tabs:
-        await tab.until(lambda tab=tab: any(tab.screen.answers))
-
-
 async def test_people_see_who_is_here(live: Live) -> None:
     conversation = live.converse("quick", people={"bob": "member"})
 
