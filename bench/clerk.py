@@ -23,6 +23,9 @@ def main() -> None:
     import django
 
     django.setup()
+    from palimpsest import garbage
+
+    garbage.started()  # like the processes whose work it does
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what anything prints goes to the log
     answers.write(b'"ready"\n')
