@@ -29,7 +29,7 @@ RETRY_SECONDS = 1.0  # between two tries to listen on a channel layer that is aw
 
 
 class Worker:
-    """What runs here. Its methods belong to the loop's thread, except `reserve` and `release`."""
+    """What runs here. Its methods belong to the loop's thread, except `reserve`, `release` and `let_in`."""
 
     def __init__(self) -> None:
         lifelines.hold(worker_name())
@@ -56,8 +56,27 @@ class Worker:
             return True
 
     def release(self) -> None:
+        """Give back a place that was not needed."""
         with self._counting:
             self._reserved -= 1
+        self.let_in()
+
+    def let_in(self) -> None:
+        """Work on the first conversation that found no place, if there is one now."""
+        with self._counting:
+            if not self._turned_away or not self.has_room:
+                return
+            conversation = next(iter(self._turned_away))
+            del self._turned_away[conversation]
+        work_on(conversation)
+
+    def begin_reserved(self, claim: Claim, request: Request) -> None:
+        """Answer a claimed turn on the place that was reserved for it."""
+        try:
+            self.begin(claim, request)
+        finally:
+            with self._counting:
+                self._reserved -= 1
 
     def begin(self, claim: Claim, request: Request) -> None:
         """Answer a claimed turn; from the loop's thread."""
@@ -87,10 +106,7 @@ class Worker:
                 del self.answers[turn]
         if next_claim is not None:
             await self._go_on(next_claim)
-        elif self._turned_away:
-            conversation = next(iter(self._turned_away))
-            del self._turned_away[conversation]
-            work_on(conversation)
+        self.let_in()
 
     async def _go_on(self, claim: Claim) -> None:
         """The next turn of the same conversation."""
@@ -194,20 +210,21 @@ def _claim_and_start(conversation_id: UUID) -> None:
     here = worker()
     if is_stopping() or not here.reserve(conversation_id):
         return
-    claim = None
+    claim, is_handed_over = None, False
     try:
         claim = claim_next(conversation_id)
         if claim is None:
             return
         request = load_request(claim, claim.row)
+        here.home.soon(here.begin_reserved, claim, request)
+        is_handed_over = True
     except Exception:
         if claim is not None:
             give_up(claim)
         raise
-    else:
-        here.home.soon(here.begin, claim, request)
     finally:
-        here.release()
+        if not is_handed_over:
+            here.release()
 
 
 def give_up(claim: Claim) -> None:

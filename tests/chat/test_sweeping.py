@@ -153,6 +153,22 @@ def test_more_turns_than_places_are_answered_one_after_the_other(
         chat.ended(turn, seconds=4)
 
 
+def test_who_found_no_place_is_let_in_when_the_place_was_not_needed_after_all(
+    worker: None, chat: Chat, settings: object
+) -> None:
+    settings.TURNS_PER_PROCESS = 1  # type: ignore[attr-defined]
+    chat.provider.plays("mock", Play(ttft=0, tps=0, n=3))
+    here = working.worker()
+    assert here.reserve(chat.conversation.pk)
+    other = chat.another()
+    turn = other.send("hello")
+    until(lambda: other.conversation.pk in here._turned_away)
+
+    here.release()
+
+    chat.ended(turn, seconds=4)
+
+
 def test_a_turn_of_a_dead_process_of_this_machine_does_not_wait_for_its_lease(
     chat: Chat, nobody_listens: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
