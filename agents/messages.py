@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from agents.values import value
+
 Role = Literal["system", "user", "assistant", "tool"]
 PartKind = Literal["text", "image", "file"]
 
@@ -68,7 +70,7 @@ class ToolCall:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Message:
     """One message of a request. `thinking` is kept for people and never sent unless the supplier needs it back."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -102,6 +103,7 @@ def session(user: str) -> JSON:
 
 
 _LAST_WRITE = 'UPDATE "chat_conversation"'  # what the commit of a compaction ends with; after it comes the meter
+_SUMMARISER_SECONDS = 0.3  # models take longer to write a summary
 
 
 class _Statements:
@@ -134,20 +136,24 @@ def _one_compaction(conversation: str) -> JSON:
     from django.contrib.auth.models import User
     from django.db import connection
 
+    from agents.provider import Completion, CompletionRequest
+    from agents.usage import Usage
     from bench import summaries
     from chat import compacting, compaction_runs
     from chat.models import Conversation
-    from compaction.engine import SummaryReply
     from compaction.models import Compaction
 
-    asked = 0.0
+    asked = thought = 0.0
 
-    def summarise(run: Any, endpoint: Any, request: Any) -> SummaryReply:
-        nonlocal asked
-        began = time.perf_counter()
-        text = summaries.write([message.to_openai() for message in request.messages], request.max_output_tokens)
-        asked += time.perf_counter() - began
-        return SummaryReply(text, "stop", {"prompt_tokens": 1, "completion_tokens": 1})
+    async def summarise(call: CompletionRequest, watch: Any) -> Completion:
+        """A model that takes its time, as every one does: what is done meanwhile holds nobody up."""
+        nonlocal asked, thought
+        began, worked = time.perf_counter(), time.thread_time()
+        text = summaries.write([message.to_openai() for message in call.messages], call.max_output_tokens or 1)
+        thought = time.thread_time() - worked
+        await asyncio.sleep(began + _SUMMARISER_SECONDS - time.perf_counter())
+        asked = time.perf_counter() - began
+        return Completion(text, (), Usage(prompt_tokens=1, completion_tokens=1), "stop")
 
     row = Conversation.objects.get(pk=conversation)
     tokens = row.live_tokens
@@ -155,14 +161,15 @@ def _one_compaction(conversation: str) -> JSON:
         compacting.request_compaction(User.objects.get(pk=row.owner_id), conversation, "manual")
     run = Compaction.objects.filter(conversation=conversation).order_by("-id")[0]
     statements = _Statements()
-    with mock.patch.object(compaction_runs.Run, "ask", summarise), connection.execute_wrapper(statements):
-        began = time.perf_counter()
+    with mock.patch.object(compaction_runs, "_complete", summarise), connection.execute_wrapper(statements):
+        began, worked = time.perf_counter(), time.process_time()
         compaction_runs.run_here(run.pk)
-        took = time.perf_counter() - began
+        took, worked = time.perf_counter() - began, time.process_time() - worked
     run.refresh_from_db()
     to_the_commit = 1 + max((i for i, sql in enumerate(statements.texts) if sql.startswith(_LAST_WRITE)), default=-1)
     return {
         "ms": (took - asked) * 1000,
+        "processor_ms": (worked - thought) * 1000,
         "database_ms": statements.took * 1000,
         "statements": to_the_commit or statements.count,
         "statements_after": statements.count - to_the_commit if to_the_commit else 0,

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from chat.applying import Guard, Lost, apply, note_end, overtake, say_later, write
 from chat.auxiliary import Summariser
-from chat.compaction_work import Work, hash_of, stored_marks
+from chat.compaction_work import Work, same_marks, stored_marks
 from chat.errors import NotFound
 from chat.events import CompactionFailed, CompactionProgress
 from chat.locking import Desk, locked
@@ -35,7 +35,7 @@ def store(work: Work, plan: Plan, started: float) -> None:
         with locked(row.conversation_id) as desk:
             conversation = desk.conversation
             marks, turn_runs = stored_marks(conversation, plan.covered_from, plan.covered_to)
-            if hash_of(marks) != row.covered_hash:
+            if not same_marks(marks, work.marks(plan.covered_from, plan.covered_to)):
                 overtake(desk, row, guard)
             elif turn_runs:
                 _keep_for_boundary(desk, row, guard)

@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -44,6 +44,7 @@ SECONDS_BETWEEN_PROGRESS = 0.25
 HAND_BACK_SECONDS = 2.0  # of the grace period, kept for giving back what does not finish
 SILENCE_SECONDS = 120.0  # of the summariser, before its call is given up
 LONGEST_CALL_SECONDS = 900.0
+HEAD_START_SECONDS = 0.02  # of the request: what is done meanwhile would take the processor from its sending
 CHARACTERS_PER_TOKEN = 4  # to guess how much of a summary is written; only the progress bar reads it
 
 
@@ -93,11 +94,13 @@ class Run:
             deadline_seconds=LONGEST_CALL_SECONDS,
             attempts=2,
         )
-        self._call = process_loop().submit(_complete(call, self._watcher(request)))
+        self._call = asked = process_loop().submit(_complete(call, self._watcher(request)))
         if self.is_lost:
-            self._call.cancel()
+            asked.cancel()
         try:
-            done = self._call.result()
+            wait([asked], timeout=HEAD_START_SECONDS)
+            request.meanwhile()
+            done = asked.result()
         except CancelledError:
             raise Cancelled from None
         except AgentsError as error:
@@ -107,6 +110,7 @@ class Run:
             raise summariser_failed(error, retryable=error.retryable) from error
         finally:
             self._call = None
+            asked.cancel()
         reason = "content_filter" if done.refused else done.finish_reason or "stop"
         return SummaryReply(done.text, reason, done.usage.to_json() if done.usage else None)
 
@@ -230,7 +234,12 @@ def _summarise(run: Run, work: Work) -> Callable[[SummaryRequest], SummaryReply]
             endpoint = Endpoint.of(work.summariser.channel, work.summariser.model)
         except AgentsError as error:
             raise summariser_failed(error, retryable=False) from error
-        return run.ask(endpoint, request)
+
+        def meanwhile() -> None:
+            request.meanwhile()
+            work.prepare()
+
+        return run.ask(endpoint, replace(request, meanwhile=meanwhile))
 
     return summarise
 

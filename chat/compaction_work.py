@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import orjson
@@ -33,7 +34,8 @@ _UNPRUNED_TOKENS = 64  # results up to this size may stay as they are (tokens)
 REFUSED_PERCENT = 90  # of a request that the provider found too long: the window it seems to have
 _REBUILD_PERCENT = 80  # of the summariser's window: instructions and the answer need room too
 
-Mark = tuple[int, str, int, bool, bool]  # id, MD5 of the content, tokens, pinned, cleared
+Mark = tuple[int, str, int, bool, bool]  # id, content, tokens, pinned, cleared
+_MARKED = 5
 
 # The run, its conversation and agent, whoever asked, the channels that may write its summary, the prefix before it, and
 # how the agent's model counts.
@@ -61,14 +63,14 @@ _RUN = Prepared(
         f"COALESCE(NULLIF(a.model, ''), {first_of('ch.models')}))"
     ),
 )
-_MARKS = f"""SELECT m.id, MD5(m.content), m.token_count, m.pinned, m.cleared_at IS NOT NULL, {context.SENT},
+_MARKS = f"""SELECT m.id, m.content, m.token_count, m.pinned, m.cleared_at IS NOT NULL, {context.SENT},
   EXISTS(SELECT 1 FROM chat_turn t WHERE t.conversation_id = %(conversation)s AND t.state = 'running')
 FROM chat_message m WHERE m.conversation_id = %(conversation)s AND m.position BETWEEN %(first)s AND %(last)s
   AND m.retired_at IS NULL AND m.compacted_into_id IS NULL AND NOT m.is_summary AND m.status <> 'streaming'
 ORDER BY m.position"""  # noqa: S608
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Work:
     """A claimed run with all it needs. `rows`: the live rows as they were read, for the guard of the commit."""
 
@@ -81,9 +83,21 @@ class Work:
     settings: EngineSettings
     live_tokens: int
 
+    def prepare(self) -> None:
+        """What can be worked out before the summary is there: the lines of the fingerprint."""
+        _ = self._lines
+
+    def marks(self, covered_from: int, covered_to: int) -> list[Mark]:
+        """The guard: all live rows between two positions, inclusive, as they were read."""
+        return [_mark(row) for row in self.rows if covered_from <= row[1] <= covered_to]
+
     def covered_hash(self, covered_from: int, covered_to: int) -> str:
-        """The guard: a fingerprint of all live rows between two positions, inclusive."""
-        return hash_of(_mark(row) for row in self.rows if covered_from <= row[1] <= covered_to)
+        """The same as one fingerprint, for a plan that waits for its boundary."""
+        return _digest(line for position, line in self._lines if covered_from <= position <= covered_to)
+
+    @cached_property
+    def _lines(self) -> list[tuple[int, str]]:
+        return [(row[1], _line(_mark(row))) for row in self.rows]
 
 
 def load_work(compaction_id: int, worker: str) -> Work | None:
@@ -94,7 +108,7 @@ def load_work(compaction_id: int, worker: str) -> Work | None:
     conversation, agent = row.conversation, row.conversation.agent
     summariser, refusal = _summariser(row)
     prefix = Prefix.from_json(orjson.loads(row.earlier_prefix)) if row.earlier_prefix else None  # type: ignore[attr-defined]
-    values = history.read(history.live_rows(conversation))
+    values = history.live_values(conversation)
     schemas = offered.schemas(agent)
     live = history.entries_of(values, named=row.shared, keep=offered.kept_tools(agent))  # type: ignore[attr-defined]
     settings = _settings(row, summariser)
@@ -111,8 +125,13 @@ def load_work(compaction_id: int, worker: str) -> Work | None:
     return Work(row, conversation, transcript, values, summariser, refusal, settings, conversation.live_tokens)
 
 
+def same_marks(stored: Sequence[tuple[Any, ...]], read: Sequence[Mark]) -> bool:
+    """Whether rows are as they were read, compared whole: of what both hold in memory no fingerprint is needed."""
+    return [mark[:_MARKED] for mark in stored] == list(read)
+
+
 def stored_marks(conversation: Conversation, covered_from: int, covered_to: int) -> tuple[list[tuple[Any, ...]], bool]:
-    """The marks of the live rows between two positions as they are now, read without their contents.
+    """The marks of the live rows between two positions as they are now.
 
     Behind the mark stands what the row costs in a request (tokens). With them comes whether a turn of the conversation
     runs, which saves a statement.
@@ -126,19 +145,20 @@ def stored_marks(conversation: Conversation, covered_from: int, covered_to: int)
 
 def hash_of(marks: Iterable[tuple[Any, ...]]) -> str:
     """One fingerprint of many marks. A message's parts and calls never change without its count or its epoch."""
-    lines = [f"{id_} {content} {count} {pinned:d} {cleared:d}\n" for id_, content, count, pinned, cleared, *_ in marks]
+    return _digest(map(_line, marks))
+
+
+def _digest(lines: Iterable[str]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
+def _line(mark: Sequence[Any]) -> str:
+    id_, content, count, pinned, cleared = mark[:_MARKED]
+    return f"{id_} {hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()} {count} {pinned:d} {cleared:d}\n"
+
+
 def _mark(values: Sequence[Any]) -> Mark:
-    content, count, pinned, cleared = values[4], values[11], values[12], values[13]
-    return (
-        values[0],
-        hashlib.md5(content.encode(), usedforsecurity=False).hexdigest(),
-        count,
-        pinned,
-        cleared is not None,
-    )
+    return values[0], values[4], values[11], values[12], values[13] is not None
 
 
 def _row(compaction_id: int, worker: str) -> Compaction | None:

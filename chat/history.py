@@ -73,6 +73,13 @@ def live_rows(conversation: Conversation) -> QuerySet[Row]:
     return rows.exclude(status=MessageStatus.STREAMING).order_by("position")
 
 
+def live_values(conversation: Conversation) -> list[Values]:
+    """The same as `read` gives them, in a statement whose plan is kept."""
+    with executed(_LIVE, {"conversation": key(Conversation, conversation.pk)}) as cursor:
+        found: list[Values] = cursor.fetchall()
+    return found
+
+
 def pinned_covered_rows(conversation: Conversation) -> QuerySet[Row]:
     """Pinned messages that a summary stands for: they stay in the request all the same."""
     return Row.objects.filter(
@@ -118,8 +125,7 @@ def load_transcript(conversation: Conversation, *, pending: Sequence[Row] = ()) 
     made = orjson.loads(stored) if stored else None
     prefix = Prefix.from_json(made) if made else None
     keep = offered.kept_tools(conversation.agent)
-    with executed(_LIVE, of) as cursor:
-        live = entries_of(cursor.fetchall(), named=named, keep=keep)
+    live = entries_of(live_values(conversation), named=named, keep=keep)
     pinned = read(pinned_covered_rows(conversation)) if prefix else ()
     drafts = _drafts(conversation, pending, named)
     schemas = offered.schemas(conversation.agent)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from compaction import fallback, quality, sections
 from compaction.case import LEAST_LIST, PREFIX_TOKENS, Case
-from compaction.language import Headings
+from compaction.counting import Count
+from compaction.language import Headings, prose_of_conversation
 from compaction.prompts import CLOSING, USER_MESSAGES
 from compaction.quality import Fault, Quality
 from compaction.restore import (
@@ -23,11 +25,10 @@ from compaction.restore import (
 )
 from compaction.stages import assemble
 from compaction.stages.assemble import Verbatim
-from compaction.statements import Said, list_statements, name_missing, repeat_verbatim, unseen
+from compaction.stages.summarize import OUTPUT_FLOOR
+from compaction.statements import Said, Statements, list_statements, name_missing, repeat_verbatim, said, unseen
 from compaction.strategies import Strategy
 from compaction.transcript import Entry, Prefix
-
-Count = Callable[[str], int]
 
 NAMED_PERCENT = 12  # of the trigger: names listed behind the messages that hold them
 # Very large windows do not need longer lists: what is in them is found by number and by search (tokens).
@@ -51,15 +52,44 @@ class Outcome:
     fallback_figures: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Material:
-    """What a summary is made from: the entries behind it and, in an update, what the earlier summary says."""
+    """What a summary is made from: the entries behind it and, in an update, what the earlier summary says.
+
+    What people said in them is read when it is first asked for, at best while the summariser writes (`prepare`).
+    """
 
     entries: tuple[Entry, ...]
     earlier: str = ""  # its eight written sections
     earlier_list: str = ""  # its section of people's messages
     rebuilt: bool = False
-    people: list[Said] = field(default_factory=list)
+    _statements: dict[int, Statements] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def people(self) -> list[Said]:
+        """The messages of people among the entries."""
+        return said(self.entries)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names, numbers, paths and links in them, which must stay within reach."""
+        return quality.names_of(self.people)
+
+    def statements(self, budget: int) -> Statements:
+        """Their messages, each in one line, within a budget (tokens)."""
+        if budget not in self._statements:
+            self._statements[budget] = list_statements(self.people, self.earlier_list, budget)
+        return self._statements[budget]
+
+
+def prepare(case: Case, material: Material, headings: Headings, count: Count) -> None:
+    """Reads and counts what will stand beside any summary of the usual size, so that it need not be done afterwards."""
+    room = _room(case, case.strategy, OUTPUT_FLOOR)
+    statements = material.statements(room.listed)
+    count(f"{statements.text(headings)}\n")
+    count(_copies(material, statements, room, headings).text)
+    _ = material.names
+    prose_of_conversation(case.conversation)
 
 
 def compose(
@@ -69,7 +99,7 @@ def compose(
 
     Where that frees too little, only the least is added; where names get lost, they come before everything else.
     """
-    written = count("\n".join(bodies.values())) + PREFIX_TOKENS
+    written = count("\n\n".join(bodies.values())) + PREFIX_TOKENS
     outcome = _composed(case, material, bodies, headings, count, chosen, _room(case, chosen, written))
     if outcome.fault is not None and outcome.fault.code == "summary_too_long":
         outcome = _composed(case, material, bodies, headings, count, chosen, Room(LEAST_LIST))
@@ -136,11 +166,13 @@ def _add(
 ) -> _Added:
     """The list of people's messages, copies, names that stand nowhere else, and restored state with what is left."""
     people, left = material.people, room.left
-    choose = list_statements if chosen.uses_model else fallback.pick_statements
-    statements = choose(people, material.earlier_list, room.listed)
-    verbatim = repeat_verbatim(people, statements.whole, min(room.verbatim, left // 3), headings)
+    if chosen.uses_model:
+        statements = material.statements(room.listed)
+    else:
+        statements = fallback.pick_statements(people, material.earlier_list, room.listed)
+    verbatim = _copies(material, statements, room, headings)
     left -= verbatim.tokens
-    wanted = quality.names_of(people)
+    wanted = material.names
     own_words = "\n".join(body for index, body in bodies.items() if index != USER_MESSAGES)
     written_percent, missing = quality.lost_facts(wanted, own_words)
     missing = unseen(missing, people, statements, verbatim)
@@ -151,6 +183,10 @@ def _add(
     missing = [name for name in missing if name not in restored.text]
     percent, fault = quality.reachable_share(wanted, missing)
     return _Added(listed, verbatim, restored, len(wanted), written_percent, tuple(missing), percent, fault)
+
+
+def _copies(material: Material, statements: Statements, room: Room, headings: Headings) -> Verbatim:
+    return repeat_verbatim(material.people, statements.whole, min(room.verbatim, room.left // 3), headings)
 
 
 def _composed(

@@ -13,7 +13,8 @@ from typing import Any
 from agents.messages import Message
 from compaction import fallback, quality, sections
 from compaction.case import Case, EngineSettings, open_case
-from compaction.compose import EXTRACT_PERCENT, Count, Material, Outcome, compose
+from compaction.compose import EXTRACT_PERCENT, Material, Outcome, compose, prepare
+from compaction.counting import Count, Counter
 from compaction.errors import Cancelled, CompactionError
 from compaction.language import headings_for, script_of
 from compaction.prompts import CLOSING, USER_MESSAGES, Brief
@@ -33,7 +34,6 @@ from compaction.stages.summarize import (
     repair,
     summarize,
 )
-from compaction.statements import said
 from compaction.strategies import strategy
 from compaction.transcript import Entry, Prefix, Transcript
 
@@ -115,7 +115,7 @@ def compact(
 ) -> Plan:
     """Shrinks a transcript to a plan, or raises `CompactionError` with a code and the reason for people."""
     report = progress or (lambda stage, fraction: None)
-    count = count or _count_text()
+    count = Counter(count or _count_text())
     report("boundary", 0.0)
     case = open_case(transcript, settings, restored)
     calls = Calls(summarise, lambda done: report("summarize", 0.05 + 0.85 * done))
@@ -158,6 +158,7 @@ def _by_model(case: Case, mask_secrets: bool, calls: Calls, count: Count, report
     )
     brief = Brief(headings, words=max(200, limit * 6 // 10), instructions=case.settings.instructions)
     material = _material(case, reader, brief, count)
+    calls.meanwhile = lambda: prepare(case, material, headings, count)
     report("summarize", 0.05)
     entries = prune(material.entries, mask_secrets=mask_secrets)
     draft = summarize(entries, reader, replace(brief, earlier=material.earlier), calls, count)
@@ -180,13 +181,13 @@ def _material(case: Case, reader: Reader, brief: Brief, count: Count) -> Materia
     """The originals wherever they fit one request, else what is new together with the earlier summary."""
     covered, prefix, originals = case.cut.covered, case.transcript.prefix, case.transcript.earlier
     if prefix is None:
-        return Material(covered, people=said(covered))
+        return Material(covered)
     if originals and fits_whole(prune((*originals, *covered)), reader, brief, count):
         entries = (*originals, *covered)
-        return Material(entries, rebuilt=True, people=said(entries))
+        return Material(entries, rebuilt=True)
     written, listed = _earlier_parts(prefix.summary)
     written = _within(written, reader.window * EARLIER_PERCENT // 100, count)
-    return Material(covered, written, listed, people=said(covered))
+    return Material(covered, written, listed)
 
 
 def _within(written: str, budget: int, count: Count) -> str:
@@ -242,9 +243,9 @@ def _extracted_material(case: Case) -> Material:
     covered, prefix, originals = case.cut.covered, case.transcript.prefix, case.transcript.earlier
     if prefix is None or originals:
         entries = (*originals, *covered)
-        return Material(entries, rebuilt=prefix is not None, people=said(entries))
+        return Material(entries, rebuilt=prefix is not None)
     written, listed = _earlier_parts(prefix.summary)
-    return Material(covered, written, listed, people=said(covered))
+    return Material(covered, written, listed)
 
 
 def _plan(case: Case, outcome: Outcome, calls: Calls) -> Plan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal
 
 Script = Literal["latin", "han", "kana", "hangul", "cyrillic", "arabic", "other", ""]
@@ -63,19 +64,29 @@ def headings_for(script: Script) -> Headings:
     return "zh" if script == "han" else "en"
 
 
+@lru_cache(maxsize=4)
+def prose_of_conversation(conversation: str) -> tuple[Script, list[str]]:
+    """The script people write in and their short words; kept, so that it can be looked at ahead of any summary."""
+    return _prose_of(conversation)
+
+
+def _prose_of(text: str) -> tuple[Script, list[str]]:
+    prose = _CODE.sub(" ", text[:_COMPARED])
+    return _script(prose), _SHORT_WORD.findall(prose.casefold())
+
+
 def same_language(conversation: str, summary: str) -> bool:
     """Whether two texts read as one language. Script first; within one script the share of common short words.
 
     The commonest short words of a text are its grammar (articles, prepositions), which another language does not
     share. With too little text of either nothing is held against it.
     """
-    spoken, written = _CODE.sub(" ", conversation[:_COMPARED]), _CODE.sub(" ", summary[:_COMPARED])
-    ours, theirs = _script(spoken), _script(written)
+    ours, our_words = prose_of_conversation(conversation)
+    theirs, their_words = _prose_of(summary)
     if not ours or not theirs:
         return True
     if ours != theirs:
         return False
-    our_words, their_words = _SHORT_WORD.findall(spoken.casefold()), _SHORT_WORD.findall(written.casefold())
     if ours in ("han", "kana", "hangul") or min(len(our_words), len(their_words)) < _ENOUGH_WORDS:
         return True
     common = {word for word, _ in Counter(our_words).most_common(_COMMON_WORDS)}

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents.messages import Message
+from agents.values import value
 from compaction.validate import complete_pairs
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Entry:
     """One stored message with the marks compaction needs; `tokens` is its raw o200k count (tokens).
 

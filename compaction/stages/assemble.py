@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agents.messages import Message
 from compaction import prompts
+from compaction.counting import Count
 from compaction.errors import CompactionError
 from compaction.language import Headings
 from compaction.restore import RestoredState
 from compaction.transcript import Entry, Prefix, Transcript
 from compaction.validate import complete_pairs, fault
-
-Count = Callable[[str], int]
 
 MESSAGE_OVERHEAD = 4  # what a message costs beside its text (tokens)
 

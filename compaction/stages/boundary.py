@@ -100,6 +100,8 @@ class Shape:
 
 def _allowed_cuts(messages: Sequence[Message], callers: dict[int, int]) -> list[bool]:
     """For each index whether a cut before it would leave every call beside its result."""
+    if not callers and not any(message.role == "tool" for message in messages):
+        return [True] * len(messages)
     ends: dict[int, int] = {}
     for result, caller in callers.items():
         ends[caller] = max(ends.get(caller, caller), result)

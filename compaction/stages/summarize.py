@@ -26,7 +26,10 @@ Purpose = Literal["first", "update", "fold", "repair"]
 
 @dataclass(frozen=True, slots=True)
 class SummaryRequest:
-    """One call to the summariser: no tools, thinking off. `part` of `parts` lets the caller show real progress."""
+    """One call to the summariser: no tools, thinking off. `part` of `parts` lets the caller show real progress.
+
+    `meanwhile` is work that needs no answer: whoever asks may do it while the model writes. It can be left undone.
+    """
 
     messages: tuple[Message, ...]
     max_output_tokens: int
@@ -34,6 +37,7 @@ class SummaryRequest:
     purpose: Purpose = "first"
     part: int = 1
     parts: int = 1
+    meanwhile: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +68,13 @@ class Calls:
 
     summarise: Summarise
     on_part: Callable[[float], None]
+    meanwhile: Callable[[], None] = lambda: None
     requests: int = 0
     usage: dict[str, Any] = field(default_factory=dict)
 
     def ask(self, request: SummaryRequest) -> SummaryReply:
         self.requests += 1
-        reply = self.summarise(request)
+        reply = self.summarise(replace(request, meanwhile=self.meanwhile))
         _add_up(self.usage, reply.usage or {})
         self.on_part(request.part / request.parts)
         return reply
@@ -199,8 +204,10 @@ def render(entry: Entry) -> str:
     """One message as the summariser reads it: number, role, name, text and calls."""
     message = entry.message
     name = message.name if message.role == "tool" else entry.author
-    calls = "".join(f"\n[call {call.name}({call.arguments})]" for call in message.tool_calls)
-    return f"### #{entry.position} {message.role} {name}".rstrip() + f"\n{message.content}{calls}"
+    text = f"### #{entry.position} {message.role} {name}".rstrip() + f"\n{message.content}"
+    for call in message.tool_calls:
+        text += f"\n[call {call.name}({call.arguments})]"
+    return text
 
 
 def _render_masked(entry: Entry) -> str:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from agents.messages import Message
 from agents.models import Calibration, Channel, SiteSettings
+from agents.provider import Endpoint
 from chat import compacting, compaction_runs
 from chat.compaction_work import Work, load_work
 from chat.models import Conversation, Participant
+from compaction.engine import SummaryRequest
 from compaction.models import Compaction
 from tests.builders import make_conversation, make_user
 from tests.chat.scripting import compact, long_chat, small_agent
+from tests.upstream import Provider
 
 pytestmark = pytest.mark.django_db
 
@@ -116,3 +120,18 @@ def test_who_spoke_is_said_where_several_people_do(conversation: Conversation) -
     Participant.objects.create(conversation=conversation, user=make_user("bob"), role="member")
 
     assert load(conversation).transcript.live[0].message.name
+
+
+def test_a_failure_while_the_summary_is_written_closes_the_call(upstream: Provider) -> None:
+    def fails() -> None:
+        upstream.wait_for(requests=1)
+        raise RuntimeError("a fault of ours")
+
+    run = compaction_runs.Run(compaction=1, worker="w")
+    endpoint = Endpoint(base_url=upstream.base_url, api_key="k", model="mock-hang1", supplier="other", channel_id=1)
+    request = SummaryRequest((Message("user", "Summarise."),), 1_024, meanwhile=fails)
+
+    with pytest.raises(RuntimeError):
+        run.ask(endpoint, request)
+
+    upstream.wait_until(lambda provider: provider.requests[0].outcome == "aborted")

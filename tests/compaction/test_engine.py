@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents.messages import Message
-from compaction.engine import Cancelled, CompactionError, Plan, SummaryReply, compact, covered_hash
+from compaction.engine import Cancelled, CompactionError, Plan, SummaryReply, SummaryRequest, compact, covered_hash
 from compaction.prompts import CLOSING
 from compaction.restore import RestoredFile
 from compaction.strategies import Strategy, register, strategies, strategy
@@ -67,6 +67,27 @@ def test_the_figures_are_those_of_the_request() -> None:
     loaded = after(LONG, plan)
     assert loaded.tokens == plan.tokens_after
     assert loaded.request() == plan.request(LONG)
+
+
+def test_what_is_done_while_the_summary_is_written_changes_nothing_but_the_wait() -> None:
+    asked = Scripted()
+    late: list[str] = []
+
+    def summarise(request: SummaryRequest) -> SummaryReply:
+        request.meanwhile()
+        late.clear()
+        return asked(request)
+
+    def counted(text: str) -> int:
+        late.append(text)
+        return count(text)
+
+    plan = compact(LONG, settings(), summarise, count=counted)
+
+    assert plan == run(LONG)
+    said = [entry.message.content for entry in plan.covered if entry.message.role == "user"]
+    counted_late = [words for words in said if any(words in text for text in late)]
+    assert len(counted_late) <= 1 < len(said)  # what follows the last copy is known only with the summary
 
 
 def test_the_covered_range_is_inclusive_and_hashed() -> None:
