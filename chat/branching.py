@@ -16,14 +16,14 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from agents.text import clean
-from chat import context, files, sending
+from chat import context, files, lineage, sending
 from chat.access import access_conversation
 from chat.claiming import count_answers
 from chat.copying import copy_files, copy_originals
 from chat.errors import ChatError, Conflict, Forbidden, NotFound
 from chat.events import MessageStored
 from chat.locking import Desk, locked
-from chat.models import Conversation, Message, Role, Turn, TurnState
+from chat.models import SAID_NOTHING, Conversation, Message, Role, Turn, TurnState
 from chat.presenting import present_message
 from chat.queueing import announce_queue
 from chat.waking import wake
@@ -136,9 +136,11 @@ def edit_message(
 
 
 def fork(user: User, conversation_id: UUID | str, message_id: int) -> Conversation:
-    """A new conversation of this person's with everything up to this message."""
+    """A new conversation of this person's with everything up to this message, as it stood where it was replaced."""
     conversation = access_conversation(user, conversation_id)
-    message = _message(conversation, message_id)
+    message = _originals(conversation).filter(pk=message_id).first()
+    if message is None:
+        raise NotFound
     return copy_originals(user, conversation, message.position or 0)
 
 
@@ -186,10 +188,15 @@ def choose_answer(user: User, conversation_id: UUID | str, turn_id: int) -> Turn
 # What these have in common
 
 
+def _originals(conversation: Conversation) -> QuerySet[Message]:
+    """Everything that was ever part of the conversation."""
+    rows = Message.objects.filter(conversation=conversation, is_summary=False, position__isnull=False)
+    return rows.exclude(SAID_NOTHING)
+
+
 def _message(conversation: Conversation, message_id: int) -> Message:
     """A message that is part of the conversation as it stands."""
-    rows = Message.objects.filter(conversation=conversation, is_summary=False, position__isnull=False)
-    message = rows.filter(pk=message_id, retired_at__isnull=True).first()
+    message = _originals(conversation).filter(pk=message_id, retired_at__isnull=True).first()
     if message is None:
         raise NotFound
     return message
@@ -238,7 +245,7 @@ def _go_on(desk: Desk, user: User, turn: Turn) -> Turn:
 
 def _ask_elsewhere(user: User, source: Conversation, question: Message, content: str) -> Branch:
     """In a new conversation: everything before the question, then the question."""
-    made = copy_originals(user, source, (question.position or 1) - 1)
+    made = copy_originals(user, source, question.position or 0, included=False)
     with locked(made.pk) as desk:
         _draft, turn = sending.queue_message(desk, user, content, question.parts)
         copy_files(source, desk.conversation)
@@ -253,7 +260,7 @@ def _retire_from(desk: Desk, position: int, by: Turn) -> None:
     )
     told = list(rows.order_by("position")[: MOST_TOLD + 1])
     now = timezone.now()
-    rows.update(retired_at=now, retired_by=by)
+    lineage.retire(desk.conversation, position, now, by)
     for row in told:
         row.retired_at, row.retired_by = now, by
     desk.new_epoch()
@@ -276,9 +283,9 @@ def _queued(desk: Desk) -> None:
 
 
 def _said_in(turn: Turn) -> list[Message]:
-    """What a turn said, its tool rounds included; rows that said nothing were put away and belong to nobody."""
+    """What a turn said, its tool rounds included."""
     rows: QuerySet[Message] = Message.objects.filter(turn=turn, position__isnull=False).exclude(role="user")
-    return list(rows.exclude(retired_at__isnull=False, retired_by__isnull=True).order_by("position"))
+    return list(rows.exclude(SAID_NOTHING).order_by("position"))
 
 
 def _is_shown(rows: list[Message]) -> bool:

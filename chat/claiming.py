@@ -22,7 +22,7 @@ from chat.boundary import at_boundary
 from chat.errors import NotFound
 from chat.events import MessageStored, TurnError, TurnStart
 from chat.locking import Desk, locked
-from chat.models import Conversation, Message, MessageStatus, Turn, TurnState
+from chat.models import SAID_NOTHING, Conversation, Message, MessageStatus, Turn, TurnState
 from chat.prepared import Part, Prepared, clock, executed, insert, write
 from chat.presenting import present_message
 from chat.queueing import announce_queue, open_turns
@@ -166,7 +166,7 @@ def open_answer(desk: Desk, turn: Turn) -> Message:
 def count_answers(question: Message) -> int:
     """How many turns have answered this question with something."""
     rows = Message.objects.filter(turn__user_message=question, role="assistant", turn__continues=False)
-    rows = rows.exclude(status=MessageStatus.STREAMING).exclude(retired_at__isnull=False, retired_by__isnull=True)
+    rows = rows.exclude(status=MessageStatus.STREAMING).exclude(SAID_NOTHING)
     return rows.values("turn_id").distinct().count()
 
 

@@ -1,59 +1,79 @@
-"""A new conversation from the originals of another one, up to a message of choice."""
+"""A new conversation from the originals of another one, up to a message of choice, as its branch stood."""
 
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db import connection, transaction
+from django.db.models.expressions import RawSQL
 
-from chat import context
+from chat import context, lineage
 from chat.models import Attachment, Conversation, Message, Participant, Role
+from chat.prepared import key, without
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
+Kept = tuple[str, list[Any]]  # the ids of what is copied, as a piece of SQL with its values
+
 # What a copy does not take over: it has not been compacted, cleared, answered or sent here.
 _LEFT_BEHIND = frozenset(
-    {"turn_id", "compacted_at", "compacted_into_id", "cleared_at", "retired_at", "retired_by_id", "client_id"}
+    {
+        "turn_id",
+        "compacted_at",
+        "compacted_into_id",
+        "cleared_at",
+        "retired_at",
+        "retired_by_id",
+        "follows",
+        "client_id",
+    }
 )
 
 
-def copy_originals(user: User, source: Conversation, up_to: int) -> Conversation:
-    """A conversation of this person with everything up to and including a position; summaries stay behind."""
+def copy_originals(user: User, source: Conversation, up_to: int, *, included: bool = True) -> Conversation:
+    """A conversation of this person with the branch of what stands at a position, up to there; summaries stay behind.
+
+    Without `included`, what stands there stays behind too.
+    """
+    kept = lineage.branch(source, up_to, included=included)
     with transaction.atomic():
         made = Conversation.objects.create(owner=user, agent=source.agent, title=source.title)
         Participant.objects.create(conversation=made, user=user, role=Role.OWNER)
-        made.last_position = _copy_rows(source, made, up_to)
+        made.last_position = _copy_rows(made, kept)
         copied = copy_files(source, made)
-        _copy_written(source, made, up_to, copied)
+        _copy_written(source, made, kept, copied)
         made.live_tokens = context.recount_live_tokens(made)
         made.save(update_fields=["last_position", "live_tokens"])
     made.accessed_as = Role.OWNER
     return made
 
 
-def _copy_rows(source: Conversation, made: Conversation, up_to: int) -> int:
+def _copy_rows(made: Conversation, kept: Kept) -> int:
     """Copied where they are, so that a hundred thousand messages never travel; returns how many."""
 
     def quote(name: str | None) -> str:
         return connection.ops.quote_name(name or "")
 
     fields = [field for field in Message._meta.local_concrete_fields if not field.primary_key]
-    given = {"conversation_id": "made.id", "position": "ROW_NUMBER() OVER (ORDER BY old.position)"}
+    given = {
+        "conversation_id": "made.id",
+        "position": "ROW_NUMBER() OVER (ORDER BY old.position)",
+        "metadata": without("old.metadata", "earlier_answers"),  # they stay behind
+    }
     taken = [
         given.get(field.attname, "NULL" if field.attname in _LEFT_BEHIND else f"old.{quote(field.column)}")
         for field in fields
     ]
     columns = ", ".join(quote(field.column) for field in fields)
     table, conversations = quote(Message._meta.db_table), quote(Conversation._meta.db_table)
-    key = Conversation._meta.pk
+    ids, values = kept
     with connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO {table} ({columns}) SELECT {', '.join(taken)} "  # noqa: S608
-            f"FROM {table} AS old, {conversations} AS made WHERE made.id = %s AND old.conversation_id = %s "
-            "AND old.position <= %s AND NOT old.is_summary AND old.retired_at IS NULL AND old.status <> 'streaming'",
-            [key.get_db_prep_value(value, connection) for value in (made.pk, source.pk)] + [up_to],
+            f"FROM {table} AS old, {conversations} AS made WHERE made.id = %s AND old.id IN ({ids})",
+            [key(Conversation, made.pk), *values],
         )
         return int(cursor.rowcount)
 
@@ -81,15 +101,15 @@ def copy_files(source: Conversation, made: Conversation) -> set[str]:
     return set(copies)
 
 
-def _copy_written(source: Conversation, made: Conversation, up_to: int, copied: set[str]) -> None:
+def _copy_written(source: Conversation, made: Conversation, kept: Kept, copied: set[str]) -> None:
     """Files that tools wrote stand in no message's parts; they follow the message that wrote them."""
-    kept = Message.objects.filter(conversation=source, is_summary=False, retired_at=None, position__lte=up_to)
-    rows = Attachment.objects.filter(conversation=source, owner=None, message__in=kept.filter(role="assistant"))
+    rows = Attachment.objects.filter(conversation=source, owner=None, message__role="assistant")
+    rows = rows.filter(message__in=RawSQL(*kept))  # noqa: S611
     written = [row for row in rows.order_by("created_at", "id") if str(row.pk) not in copied]
     if not written:
         return
-    positions = kept.exclude(status="streaming").order_by("position").values_list("id", flat=True)
-    places = {message: place for place, message in enumerate(positions, start=1)}
+    originals = Message.objects.filter(pk__in=RawSQL(*kept)).order_by("position")  # noqa: S611
+    places = {message: place for place, message in enumerate(originals.values_list("id", flat=True), start=1)}
     wanted = {places[file.message_id] for file in written if file.message_id in places}
     copies = Message.objects.filter(conversation=made, position__in=wanted, is_summary=False)
     messages = {row.position: row for row in copies.only("id", "position")}

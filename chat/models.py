@@ -172,12 +172,18 @@ class MessageStatus(models.TextChoices):
 
 LIVE = Q(position__isnull=False, retired_at__isnull=True, compacted_into__isnull=True)
 
+# Rows of answers that said nothing were put away and belong to nobody.
+SAID_NOTHING = Q(
+    role="assistant", retired_at__isnull=False, retired_by__isnull=True, content="", thinking="", tool_calls=[]
+)
+
 
 class Message(models.Model):
     """One message. Its content never changes once its turn has started (a person's) or ended (an agent's).
 
     Order is (position, is_summary, id). Without a position it is a queued draft outside every view and count.
-    `token_count` is raw o200k (tokens); `usage` what the provider reported for it.
+    `token_count` is raw o200k (tokens); `usage` what the provider reported for it. `follows` is noted when it is
+    retired: the position of the message before it, 0 for none (see `chat/lineage.py`).
     """
 
     # Every compaction writes its rows anew into each index: those that hold a relation hold only rows that have it.
@@ -215,6 +221,7 @@ class Message(models.Model):
     retired_by = models.ForeignKey(
         Turn, on_delete=models.SET_NULL, null=True, blank=True, related_name="retires", db_index=False
     )
+    follows = models.IntegerField(null=True, blank=True)  # without a check: adding one would read the whole table
 
     client_id = models.CharField(max_length=100, null=True, blank=True)
     metadata = models.JSONField(default=dict, blank=True)

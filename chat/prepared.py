@@ -189,6 +189,11 @@ def first_of(column: str) -> str:
     return f"{column}->>0" if connection.vendor == "postgresql" else f"JSON_EXTRACT({column}, '$[0]')"
 
 
+def without(column: str, name: str) -> str:
+    """A column that holds a JSON object, less one of its names, as a piece of SQL."""
+    return f"{column} - '{name}'" if connection.vendor == "postgresql" else f"JSON_REMOVE({column}, '$.{name}')"
+
+
 def write(row: Model, names: Sequence[str], **guard: Any) -> bool:
     """`row.save(update_fields=names)` without signals, built in a tenth of the time.
 

@@ -49,7 +49,7 @@ def regenerate(request: HttpRequest, conversation_id: UUID, message_id: Id) -> H
 @router.post(
     "/{uuid:conversation_id}/messages/{int:message_id}/fork",
     response={201: ConversationOut},
-    summary="A new conversation with everything up to this message",
+    summary="A new conversation with everything up to this message; of a replaced one, as it was then",
 )
 def fork(request: HttpRequest, conversation_id: UUID, message_id: Id) -> HttpResponse:
     return answer(present_conversation(branching.fork(person(request), conversation_id, message_id), Role.OWNER), 201)

@@ -340,7 +340,7 @@ function footOf(item, acts, how) {
       item.newest &&
       message.metadata?.earlier_answers &&
       h("button.link", { type: "button", onclick: () => acts.answers(message) }, _("Earlier answers")),
-    stored && how.mayWrite && iconButton("fork", _("New conversation from here"), () => acts.fork(message)),
+    how.mayWrite && wasSaid(message) && iconButton("fork", _("New conversation from here"), () => acts.fork(message)),
     write &&
       iconButton(
         "pin",
@@ -351,6 +351,13 @@ function footOf(item, acts, how) {
     message.token_count > 0 && h("span.quiet.count", null, ngettext("{n} token", "{n} tokens", message.token_count)),
   );
 }
+
+/** A replaced message was part of the conversation too, unless it is an answer that never came. @param {any} message */
+const wasSaid = (message) =>
+  message.position != null &&
+  (!message.retired_at ||
+    message.role === "user" ||
+    Boolean(message.content || message.thinking || message.tool_calls?.length));
 
 /** @param {any} message */
 function noteOf(message) {

@@ -93,7 +93,9 @@ export function layOut(state, more = {}) {
 
 /** @param {any} message @param {any} stream @param {any[]} calls @param {any} before @param {any} [newest] */
 function messageItem(message, stream, calls, before, newest) {
-  const follows = message.role === "assistant" && before?.role === "assistant";
+  // A replaced answer and the one in its place are two, though they stand side by side.
+  const together = before?.turn === message.turn || !(before?.retired_at || message.retired_at);
+  const follows = message.role === "assistant" && before?.role === "assistant" && together;
   return {
     key: `m${message.id}`,
     kind: "message",

@@ -269,6 +269,36 @@ def test_one_of_several_answers_is_chosen_edited_and_forked(live: Live, open_tab
     assert titles[:2] == ["a question", "a question"], "the list knows the first one's title too"
 
 
+def test_what_was_replaced_is_gone_on_from_in_a_new_conversation(live: Live, open_tab: Any) -> None:
+    tab = open_tab()
+    choose_agent(tab, "quick")
+    tab.say("a question")
+    tab.answered(1)
+    first = shown_answers(tab)
+    tab.page.hover(".from-person")
+    tab.page.click("[aria-label='Edit and resend']")
+    tab.page.fill("dialog textarea", "a better question")
+    tab.page.click("dialog button.primary")
+    tab.page.wait_for_selector(".from-person:has-text('a better question')")
+    tab.answered(1)
+    tab.page.click("#views [data-view=full]")
+    tab.shows(".message.retired", 2)
+
+    replaced = tab.page.locator(".message.retired footer button")
+    names = replaced.evaluate_all("buttons => buttons.map(button => button.ariaLabel)")
+    assert names == ["Copy", "New conversation from here"] * 2
+    source = tab.page.url
+    tab.page.hover(".from-agent.retired")
+    tab.page.click(".from-agent.retired [aria-label='New conversation from here']")
+    tab.page.wait_for_function("url => location.href !== url", arg=source)
+
+    tab.shows(".message:not(.retired)", 2)
+    assert tab.page.inner_text(".from-person .prose") == "a question"
+    assert shown_answers(tab) == first
+    tab.say("and on from here")
+    tab.answered(2)
+
+
 def test_a_line_that_died_in_its_sleep_is_opened_anew(live: Live, open_tab: Any) -> None:
     """The socket looks open and takes what is sent, but nothing comes any more."""
     conversation = live.converse("quick", [{"role": "user", "content": "hello"}])
