@@ -257,6 +257,7 @@ def test_one_of_several_answers_is_chosen_edited_and_forked(live: Live, open_tab
     tab.answered(1)
     tab.page.click("#views [data-view=full]")
     tab.shows(".message.retired", 3)  # the question as it was, and both of its answers
+    tab.shows(".message.retired .tag", 3)
     tab.page.click("#views [data-view=compacted]")
     tab.shows(".message", 2)
 
