@@ -65,7 +65,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class EarlierAnswer:
-    """One of several answers to the same question."""
+    """One of several answers to the same question. `turn` began it; the messages include what went on with it."""
 
     turn: Turn
     messages: list[Message]
@@ -151,8 +151,7 @@ def earlier_answers(user: User, conversation_id: UUID | str, message_id: int) ->
     if message is None:
         raise NotFound
     question = message if message.role == "user" else _question_of(message)
-    turns = Turn.objects.filter(user_message=question, state__in=ENDED, continues=False).order_by("id")
-    answers = [EarlierAnswer(turn, rows := _said_in(turn), _is_shown(rows)) for turn in turns]
+    answers = [EarlierAnswer(turns[0], rows := _said_in(*turns), _is_shown(rows)) for turns in _answers_to(question)]
     return [answer for answer in answers if answer.messages]
 
 
@@ -171,11 +170,12 @@ def choose_answer(user: User, conversation_id: UUID | str, turn_id: int) -> Turn
             raise NotTheNewest
         if _is_covered(desk.conversation, question.position):
             raise Conflict
-        chosen = _said_in(turn)
+        turns = next(turns for turns in _answers_to(question) if turn in turns)
+        chosen = _said_in(*turns)
         if not chosen:
             raise NotFound
         if not _is_shown(chosen):
-            _retire_from(desk, (question.position or 0) + 1, turn)
+            _retire_from(desk, (question.position or 0) + 1, turns[0])
             Message.objects.filter(pk__in=[row.pk for row in chosen]).update(retired_at=None, retired_by=None)
             for row in chosen:
                 row.retired_at = row.retired_by = None
@@ -234,7 +234,7 @@ def _answer_again(desk: Desk, user: User, question: Message) -> Turn:
 
 
 def _go_on(desk: Desk, user: User, turn: Turn) -> Turn:
-    if turn.state not in ENDED or not _said_in(turn):
+    if turn.state not in ENDED or not _is_shown(_said_in(turn)):
         raise NothingToContinue
     made = Turn.objects.create(
         conversation=desk.conversation, user_message=turn.user_message, requested_by=user, continues=True
@@ -282,9 +282,20 @@ def _queued(desk: Desk) -> None:
     desk.then(lambda: wake(desk.conversation.pk))
 
 
-def _said_in(turn: Turn) -> list[Message]:
-    """What a turn said, its tool rounds included."""
-    rows: QuerySet[Message] = Message.objects.filter(turn=turn, position__isnull=False).exclude(role="user")
+def _answers_to(question: Message) -> list[list[Turn]]:
+    """The answers to a question, in order: of each the turn that began it and those that went on with it."""
+    answers: list[list[Turn]] = []
+    for turn in Turn.objects.filter(user_message=question, state__in=ENDED).order_by("id"):
+        if turn.continues and answers:
+            answers[-1].append(turn)
+        else:
+            answers.append([turn])
+    return answers
+
+
+def _said_in(*turns: Turn) -> list[Message]:
+    """What turns said, their tool rounds included."""
+    rows: QuerySet[Message] = Message.objects.filter(turn__in=turns, position__isnull=False).exclude(role="user")
     return list(rows.exclude(SAID_NOTHING).order_by("position"))
 
 

@@ -186,6 +186,40 @@ def test_continuing_goes_on_without_a_new_question(worker: None, chat: Chat) -> 
     assert [message["role"] for message in chat.provider.last["messages"]] == ["system", "user", "assistant", "user"]
 
 
+def test_an_answer_that_was_gone_on_with_is_chosen_whole(worker: None, chat: Chat) -> None:
+    chat.provider.plays(
+        "mock",
+        Play(ttft=0, tps=0, n=30, cut=10),
+        Play(ttft=0, tps=0, text=" the rest"),
+        Play(ttft=0, tps=0, text="counted anew"),
+    )
+    turn = chat.ended(chat.send("count"), "failed")
+    more = chat.ended(branching.retry(chat.alice, chat.conversation.pk, turn.pk, continues=True))
+    whole = said(chat.conversation)
+    chat.ended(branching.regenerate(chat.alice, chat.conversation.pk, chat.messages()[0].pk).turn)
+
+    answers = branching.earlier_answers(chat.alice, chat.conversation.pk, chat.messages()[0].pk)
+    assert [[row.content for row in one.messages] for one in answers] == [whole[1:], ["counted anew"]]
+
+    for chosen in (turn, more):  # whichever of its turns is named
+        branching.choose_answer(chat.alice, chat.conversation.pk, answers[1].turn.pk)
+        branching.choose_answer(chat.alice, chat.conversation.pk, chosen.pk)
+        assert said(chat.conversation) == whole
+    chat.conversation.refresh_from_db()
+    assert chat.conversation.live_tokens == context.recount_live_tokens(chat.conversation)
+
+
+def test_an_answer_that_was_replaced_cannot_be_gone_on_with(worker: None, chat: Chat) -> None:
+    chat.provider.plays("mock", Play(ttft=0, tps=0, text="whole"), Play(ttft=0, tps=0, n=30, cut=10))
+    first = chat.ended(chat.send("count"))
+    again = branching.regenerate(chat.alice, chat.conversation.pk, chat.messages()[0].pk).turn
+    chat.ended(again, "failed")
+    branching.choose_answer(chat.alice, chat.conversation.pk, first.pk)
+
+    with pytest.raises(branching.NothingToContinue):
+        branching.retry(chat.alice, chat.conversation.pk, again.pk, continues=True)
+
+
 def test_retrying_a_failed_turn_replaces_it(worker: None, chat: Chat) -> None:
     chat.provider.plays("mock", Play(status=401), Play(ttft=0, tps=0, text="now it works"))
     turn = chat.ended(chat.send("hello"), "failed")
