@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from chat import compacting, compaction_runs, context
@@ -101,18 +99,6 @@ def test_a_floor_above_the_trigger_is_said_once_and_never_run() -> None:
     assert list(Compaction.objects.values_list("state", "error_code")) == [("skipped", "floor_too_high")]
     advice = context.measure(reload(conversation.pk)).to_event()["advice"]
     assert advice["refusal"]["code"] == "floor_too_high"
-
-
-def test_a_run_that_found_nothing_is_not_repeated_until_enough_has_come() -> None:
-    chat: list[Any] = [{"role": "system", "content": "rule " * 21_500}, *long_chat(3)]
-    conversation = make_conversation(chat, agent=small_agent())
-    for _ in range(4):
-        started = boundary(conversation).started
-        if started is not None:
-            compaction_runs.run_here(started.pk)
-        add_messages(conversation, ["go on", "yes"])
-
-    assert Compaction.objects.exclude(started_at=None).count() == 1
 
 
 def test_a_result_waits_for_the_boundary_while_a_turn_runs() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -14,6 +17,21 @@ from agents.tools import ToolContext, ToolResult, all_tools, run_call
 from chat.models import Conversation, Message, Turn, TurnState
 
 Use = Callable[..., ToolResult]
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = (sys.executable, "-m", "tests.tools.mcp_server")
+
+
+@pytest.fixture(scope="session")
+def http_address() -> Iterator[str]:
+    """A server of tools in its own process, over streamable HTTP."""
+    process = subprocess.Popen([*PROGRAM, "http"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
+    finally:
+        process.kill()
+        process.wait()
 
 
 def turn_in(conversation: Conversation) -> Turn:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -27,21 +25,7 @@ from agents.tools import ToolContext, ToolError, ToolResult, run_call
 from chat import offered
 from chat.clearing import _is_clearable
 from tests.builders import make_agent, make_conversation
-
-ROOT = Path(__file__).parents[2]
-PROGRAM = (sys.executable, "-m", "tests.tools.mcp_server")
-
-
-@pytest.fixture(scope="module")
-def http_address() -> Iterator[str]:
-    """A server of its own process, over streamable HTTP."""
-    process = subprocess.Popen([*PROGRAM, "http"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
-    finally:
-        process.kill()
-        process.wait()
+from tests.tools.conftest import PROGRAM, ROOT
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from agents import mcp, mcp_sessions
 from agents.mcp import Address
 from agents.tools import ToolError, ToolResult
-from tests.tools.test_mcp import PROGRAM, ROOT, ended, program
+from tests.tools.test_mcp import ended, program
 
 
 @pytest.fixture(autouse=True)
@@ -26,17 +25,6 @@ def _allowed(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for turn in list(mcp_sessions._turns):
         mcp_sessions.end_turn(turn)
-
-
-@pytest.fixture(scope="module")
-def http_address() -> Iterator[str]:
-    process = subprocess.Popen([*PROGRAM, "http"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
-    finally:
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture(params=["http", "stdio"])
