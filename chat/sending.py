@@ -13,7 +13,7 @@ from agents.messages import ContentPart
 from agents.text import clean
 from chat import commands, compacting, files
 from chat.access import access_conversation
-from chat.conversations import clean_title
+from chat.conversations import announce, clean_title
 from chat.errors import ChatError, Conflict, Invalid
 from chat.locking import Desk, locked_by
 from chat.models import Attachment, Conversation, Message, Role, Turn
@@ -136,8 +136,9 @@ def queue_message(
         raise _SentBefore(desk.conversation.pk)
     turn = Turn(conversation=desk.conversation, user_message=message, requested_by=user)
     insert(turn)
-    if not desk.conversation.title:
-        desk.conversation.title = _title(content)
+    if not desk.conversation.title and (title := _title(content)):
+        desk.conversation.title = title
+        announce(desk)
     return message, turn
 
 

@@ -261,14 +261,6 @@ export function conversationActs(page, frame) {
     if (id != null) attempt(() => patch(path(), { agent: id }));
   }
 
-  async function readTitle() {
-    const id = page.id;
-    const conversation = await get(path()).catch(() => null);
-    if (!conversation || id !== page.id || !page.state.conversation) return;
-    page.state = { ...page.state, conversation: { ...page.state.conversation, title: conversation.title } };
-    changed();
-  }
-
   // Panels
 
   async function openContext() {
@@ -384,7 +376,6 @@ export function conversationActs(page, frame) {
     createConversation,
     drawHome,
     switchAgent,
-    readTitle,
     openContext,
     openPeople,
     openHelp,

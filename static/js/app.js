@@ -170,7 +170,6 @@ function settle() {
   page.outbox = rest;
   keepOutbox(page.id, rest);
   sidebar.touch(page.id);
-  if (!page.state.conversation?.title) acts.readTitle().then(() => sidebar.put(page.state.conversation));
   changed();
 }
 

@@ -191,6 +191,20 @@ def test_two_tabs_show_the_same(live: Live, open_tab: Any) -> None:
     assert shown_answers(one) == shown_answers(other)
 
 
+def test_the_title_that_the_first_message_gives_shows_in_every_tab(live: Live, open_tab: Any) -> None:
+    conversation = live.converse("quick", [])
+    one, other = open_tab(), open_tab()
+    for tab in (one, other):
+        tab.page.goto(f"{live.url}/c/{conversation}")
+        tab.page.wait_for_selector("#transcript[aria-busy=false]", state="attached")
+
+    one.say("Where do rivers begin?")
+
+    for tab in (one, other):
+        tab.page.wait_for_function("() => document.getElementById('title').textContent === 'Where do rivers begin?'")
+        tab.page.wait_for_selector("#conversations :text('Where do rivers begin?')")
+
+
 def test_what_is_written_without_a_connection_is_sent_once_when_it_is_back(live: Live, open_tab: Any) -> None:
     tab = open_tab()
     choose_agent(tab, "quick")

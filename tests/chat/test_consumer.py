@@ -99,6 +99,8 @@ async def test_a_message_streams_to_everyone(worker: None, chat: Chat) -> None:
         await alice.until("turn_done")
 
     assert done["data"]["message"]["content"] == "Hello to both."
+    named = [event["data"]["conversation"] for event in reader.events if event["type"] == "conversation"]
+    assert [conversation["title"] for conversation in named] == ["hello"], "the first message gave it its title"
     for one in (alice, reader):
         durable = [event["seq"] for event in one.events if event["seq"] is not None]
         assert durable == list(range(durable[0], durable[0] + len(durable)))
