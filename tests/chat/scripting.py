@@ -31,7 +31,6 @@ def summariser(*replies: Reply, during: Callable[[], Any] | None = None) -> Iter
     def ask(run: compaction_runs.Run, endpoint: Endpoint, request: SummaryRequest) -> SummaryReply:
         if during is not None:
             during()
-        request.meanwhile()
         return scripted(request)
 
     # The heart beats on a thread of its own, which cannot see what a test's open transaction holds: it would take every

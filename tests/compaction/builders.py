@@ -82,13 +82,19 @@ def make_summary(headings: str = "en", body: str = "The work went on as it was p
 
 @dataclass
 class Scripted:
-    """A summariser that gives its answers in turn, the last one for ever, and remembers what it was asked."""
+    """A summariser that gives its answers in turn, the last one for ever, and remembers what it was asked.
+
+    While it writes, what can be done meanwhile is done, unless it is told to hurry.
+    """
 
     replies: Sequence[SummaryReply | str | Exception] = ()
     asked: list[SummaryRequest] = field(default_factory=list)
+    hurries: bool = False
 
     def __call__(self, request: SummaryRequest) -> SummaryReply:
         self.asked.append(request)
+        if not self.hurries:
+            request.meanwhile()
         replies = self.replies or (make_summary(),)
         reply = replies[min(len(self.asked), len(replies)) - 1]
         if isinstance(reply, Exception):

@@ -84,7 +84,7 @@ def test_what_is_done_while_the_summary_is_written_changes_nothing_but_the_wait(
 
     plan = compact(LONG, settings(), summarise, count=counted)
 
-    assert plan == run(LONG)
+    assert plan == compact(LONG, settings(), Scripted(hurries=True), count=count)
     said = [entry.message.content for entry in plan.covered if entry.message.role == "user"]
     counted_late = [words for words in said if any(words in text for text in late)]
     assert len(counted_late) <= 1 < len(said)  # what follows the last copy is known only with the summary

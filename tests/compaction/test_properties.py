@@ -76,6 +76,8 @@ class Conversation:
 
 
 def summarise(request: SummaryRequest) -> SummaryReply:
+    if len(request.messages[-1].content) % 2:  # sometimes there is time for it, sometimes none
+        request.meanwhile()
     return SummaryReply(make_summary(body="Gamma src/main.py 42 naïve https://a.example/x and all the rest of it."))
 
 
