@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import orjson
 from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -18,8 +19,9 @@ from chat.compaction_work import hash_of, stored_marks
 from chat.errors import NotFound
 from chat.events import CompactionDone, CompactionFailed, MessageStored, TokenUpdate, encode
 from chat.locking import Desk, read_conversation
-from chat.models import LIVE, Conversation, Turn
+from chat.models import LIVE, Conversation
 from chat.models import Message as Row
+from chat.prepared import executed, key
 from chat.presenting import present_message
 from chat.waking import wake
 from compaction.breaker import Breaker, Run, fingerprint
@@ -29,6 +31,8 @@ from compaction.transcript import Prefix
 logger = logging.getLogger("palimpsest.compactions")
 
 Marks = Sequence[tuple[Any, ...]]
+_SPENT = """SELECT CAST(t.usage AS TEXT) FROM chat_turn t WHERE t.conversation_id = %(conversation)s
+  AND CAST(t.usage AS TEXT) <> '{}' ORDER BY t.id DESC LIMIT 1"""
 # What others may change while a run works: it must not write back what it once read.
 _OF_OTHERS = ("id", "conversation", "created_at", "blocking", "asked_at_position")
 _WRITTEN = tuple(field.name for field in Compaction._meta.concrete_fields if field.name not in _OF_OTHERS)
@@ -130,8 +134,9 @@ def tell_context(conversation_id: UUID) -> None:
 
 def _last_spent(conversation: Conversation) -> dict[str, int]:
     """What the last turn used, so that a meter that is told anew keeps showing it."""
-    turns = Turn.objects.filter(conversation=conversation).exclude(usage={}).order_by("-id")
-    usage = turns.values_list("usage", flat=True).first() or {}
+    with executed(_SPENT, {"conversation": key(Conversation, conversation.pk)}) as cursor:
+        found = cursor.fetchone()
+    usage = orjson.loads(found[0]) if found else {}
     prompt, completion = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
     return {
         "input_tokens": prompt,

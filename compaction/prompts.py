@@ -65,9 +65,14 @@ what it replaced.
 - Tell who said what where it matters. Report, never address the reader."""
 
 
+_NAMING = 2_000  # characters of a text that name its fence; all of it would take a millisecond more
+
+
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Marker lines around text that must be read as data. Their name is drawn from the text, so it cannot hold them."""
+    """Marker lines around text that must be read as data. The text does not hold their name: one that it holds is
+    passed over, whatever the text was made for. The name is drawn from the text, so that a request can be had again.
+    """
 
     name: str
 
@@ -75,7 +80,7 @@ class Fence:
     def around(cls, *texts: str) -> Fence:
         digest = hashlib.sha256()
         for text in texts:
-            digest.update(text.encode("utf-8", "surrogatepass"))
+            digest.update(f"{len(text)} {text[-_NAMING:]}".encode("utf-8", "surrogatepass"))
         name = digest.hexdigest()[:20]
         while any(name in text for text in texts):
             name = hashlib.sha256(name.encode()).hexdigest()[:20]

@@ -11,7 +11,7 @@ from django.utils import timezone
 from agents.models import SiteSettings
 from chat import compacting, compaction_runs, context, history, reading
 from chat.errors import Conflict, Forbidden, Invalid, NotFound
-from chat.models import Conversation
+from chat.models import Conversation, Turn, TurnState
 from chat.models import Message as Row
 from compaction.errors import CompactionError
 from compaction.models import Compaction, State
@@ -358,3 +358,18 @@ def test_the_story_is_told_in_events(
     assert {event["data"]["stage"] for event in told if event["type"] == "compaction_progress"} >= {"summarize"}
     assert [event["seq"] for event in told if event["seq"] is not None] == [1, 2, 3]
     assert told[-1]["type"] == "token_update"
+
+
+def test_the_meter_that_is_told_anew_still_says_what_the_last_turn_used(
+    told: list[dict[str, Any]], django_capture_on_commit_callbacks: Callable[..., Any]
+) -> None:
+    conversation = make_conversation(long_chat(), agent=small_agent())
+    spent = {"prompt_tokens": 700, "completion_tokens": 30, "api_calls": 2}
+    Turn.objects.create(conversation=conversation, state=TurnState.DONE, usage=spent)
+    Turn.objects.create(conversation=conversation, state=TurnState.FAILED)
+
+    with django_capture_on_commit_callbacks(execute=True):
+        compact(conversation)
+
+    current = {"input_tokens": 700, "output_tokens": 30, "total_tokens": 730, "api_calls": 2}
+    assert told[-1]["data"]["current"] == current
