@@ -122,6 +122,9 @@ async def first_visit(field: Field) -> None:
     )
 
 
+IDLE_SECONDS = 60.0  # pings come every 20 s, signs of life every 25 s, and each socket is checked again within 60 s
+
+
 async def idle_sockets(field: Field, count: int = 2_000) -> None:
     """Memory and processor time of sockets on which nothing happens, two tabs a conversation."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -143,9 +146,9 @@ async def idle_sockets(field: Field, count: int = 2_000) -> None:
         )
         sockets += await asyncio.gather(*opened)
     took = time.monotonic() - began
-    await asyncio.sleep(5)
+    await asyncio.sleep(5)  # what is left of the opening
     used, since = sum(part.cpu() for part in field.house.web_parts), time.monotonic()
-    await asyncio.sleep(10)
+    await asyncio.sleep(IDLE_SECONDS)
     used = (sum(part.cpu() for part in field.house.web_parts) - used) / (time.monotonic() - since)
     each = (sum(part.memory()[1] for part in field.house.web_parts) - before) / count * 1024
     for socket in sockets:
