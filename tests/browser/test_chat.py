@@ -247,6 +247,16 @@ def test_a_stopped_answer_says_so_also_when_the_talk_goes_on(live: Live, open_ta
     assert tab.page.locator(".from-agent .state").all_inner_texts() == ["stopped"]
 
 
+def edit_and_resend(tab: Any, text: str) -> None:
+    """Say the only question differently, and wait for its answer."""
+    tab.page.hover(".from-person")
+    tab.page.click("[aria-label='Edit and resend']")
+    tab.page.fill("dialog textarea", text)
+    tab.page.click("dialog button.primary")
+    tab.page.wait_for_selector(f".from-person:has-text('{text}')")
+    tab.answered(1)
+
+
 def test_one_of_several_answers_is_chosen_edited_and_forked(live: Live, open_tab: Any) -> None:
     tab = open_tab()
     choose_agent(tab, "quick")
@@ -263,12 +273,7 @@ def test_one_of_several_answers_is_chosen_edited_and_forked(live: Live, open_tab
         arg=first[0],
     )
 
-    tab.page.hover(".from-person")
-    tab.page.click("[aria-label='Edit and resend']")
-    tab.page.fill("dialog textarea", "a better question")
-    tab.page.click("dialog button.primary")
-    tab.page.wait_for_selector(".from-person:has-text('a better question')")
-    tab.answered(1)
+    edit_and_resend(tab, "a better question")
     tab.page.click("#views [data-view=full]")
     tab.shows(".message.retired", 3)  # the question as it was, and both of its answers
     tab.shows(".message.retired .tag", 3)
@@ -290,12 +295,7 @@ def test_what_was_replaced_is_gone_on_from_in_a_new_conversation(live: Live, ope
     tab.say("a question")
     tab.answered(1)
     first = shown_answers(tab)
-    tab.page.hover(".from-person")
-    tab.page.click("[aria-label='Edit and resend']")
-    tab.page.fill("dialog textarea", "a better question")
-    tab.page.click("dialog button.primary")
-    tab.page.wait_for_selector(".from-person:has-text('a better question')")
-    tab.answered(1)
+    edit_and_resend(tab, "a better question")
     tab.page.click("#views [data-view=full]")
     tab.shows(".message.retired", 2)
 
