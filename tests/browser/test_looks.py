@@ -35,6 +35,17 @@ def test_a_phone_shows_everything_without_scrolling_sideways(live: Live, open_ta
         assert box["x"] + box["width"] <= 360
 
 
+def test_code_that_a_person_sent_stays_on_a_phones_screen(live: Live, open_tab: Any) -> None:
+    long_line = "```\n" + "./.git/objects/2d/d9964aa40a9cfda93fa0ce59812881150180a/" * 3 + "\n```"
+    conversation = live.converse("quick", [{"role": "user", "content": long_line}])
+    tab = open_tab(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+    tab.open(conversation)
+
+    box = tab.page.locator(".from-person .body").bounding_box()
+
+    assert (box["x"] >= 0, box["x"] + box["width"] <= 360) == (True, True)
+
+
 def test_dark_follows_the_system_and_the_choice(open_tab: Any) -> None:
     tab = open_tab(color_scheme="dark")
     paper = "getComputedStyle(document.body).backgroundColor"
