@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
-from django.db.models import Q
-from django.db.models.functions import Now
 from django.utils import timezone
 
 from chat import broadcast, context, prepared
 from chat.compaction_words import sentence
-from chat.compaction_work import hash_of, stored_marks
 from chat.errors import NotFound
 from chat.events import CompactionDone, CompactionFailed, MessageStored, TokenUpdate, encode
 from chat.locking import Desk, read_conversation
-from chat.models import LIVE, Conversation
+from chat.models import Conversation
 from chat.models import Message as Row
-from chat.prepared import executed, key
+from chat.prepared import clock, executed, key
 from chat.presenting import present_message
+from chat.range_guard import fingerprint as fingerprint_of
+from chat.range_guard import id_and_tokens, line_of, stored_marks
 from chat.waking import wake
 from compaction.breaker import Breaker, Run, fingerprint
 from compaction.models import Compaction, Reason, State
@@ -30,9 +28,14 @@ from compaction.transcript import Prefix
 
 logger = logging.getLogger("palimpsest.compactions")
 
-Marks = Sequence[tuple[Any, ...]]
 _SPENT = """SELECT CAST(t.usage AS TEXT) FROM chat_turn t WHERE t.conversation_id = %(conversation)s
   AND CAST(t.usage AS TEXT) <> '{}' ORDER BY t.id DESC LIMIT 1"""
+_FLAG = """UPDATE chat_message SET compacted_at = {now}, compacted_into_id = %(summary)s
+  WHERE conversation_id = %(conversation)s AND position BETWEEN %(first)s AND %(last)s AND NOT is_summary
+  AND retired_at IS NULL AND compacted_into_id IS NULL"""
+_FLAG_EARLIER = """UPDATE chat_message SET compacted_at = {now}, compacted_into_id = %(summary)s
+  WHERE conversation_id = %(conversation)s AND position IS NOT NULL AND is_summary AND id <> %(summary)s
+  AND retired_at IS NULL AND compacted_into_id IS NULL RETURNING token_count"""
 # What others may change while a run works: it must not write back what it once read.
 _OF_OTHERS = ("id", "conversation", "created_at", "blocking", "asked_at_position")
 _WRITTEN = tuple(field.name for field in Compaction._meta.concrete_fields if field.name not in _OF_OTHERS)
@@ -49,29 +52,39 @@ class Guard(NamedTuple):
     attempt: int
 
 
+class Range(NamedTuple):
+    """The live rows from the first covered one to the last: ids of those that stay, what the others cost (tokens)."""
+
+    kept: list[int]
+    tokens: int
+
+
 def apply_ready(desk: Desk, row: Compaction) -> Compaction | None:
     """Apply a run that is ready, if nothing in its range has changed; else it is stale and None is returned."""
     guard = Guard(State.READY, row.attempt)
     marks, _ = stored_marks(desk.conversation, row.covered_from or 0, row.covered_to or 0)
-    if hash_of(marks) != row.covered_hash:
+    if fingerprint_of(map(line_of, marks)) != row.covered_hash:
         overtake(desk, row, guard)
         return None
-    apply(desk, row, marks, guard)
+    covered = frozenset(row.covered_ids)
+    found = list(map(id_and_tokens, marks))
+    kept = [id_ for id_, _ in found if id_ not in covered]
+    apply(desk, row, Range(kept, sum(tokens for id_, tokens in found if id_ in covered)), guard)
     return row
 
 
-def apply(desk: Desk, row: Compaction, marks: Marks, guard: Guard, *, tokens_after: int | None = None) -> None:
-    """Insert the summary, flag what it covers, start a new epoch. `marks` are the live rows of the range, checked.
+def apply(desk: Desk, row: Compaction, range_: Range, guard: Guard, *, tokens_after: int | None = None) -> None:
+    """Insert the summary, flag what it covers, start a new epoch. The range has passed the guard.
 
     `tokens_after`: what the meter will say, where the caller knows it; else it is measured.
     Raises Lost where the row is not what `guard` says any more.
     """
     conversation = desk.conversation
     prefix = Prefix.from_json(row.prefix or {})
-    covered = frozenset(row.covered_ids)
     summary = _insert_summary(conversation, row, prefix)
-    earlier = _flag(conversation, row, summary, [mark[0] for mark in marks if mark[0] not in covered])
-    conversation.live_tokens += prefix.tokens - earlier - sum(mark[5] for mark in marks if mark[0] in covered)
+    _flag(conversation, row, summary, range_.kept)
+    earlier = _flag_earlier(conversation, summary) if row.generation > 1 else 0
+    conversation.live_tokens += prefix.tokens - earlier - range_.tokens
     desk.new_epoch()
     if row.reason == Reason.MANUAL:
         conversation.paused = False
@@ -160,17 +173,22 @@ def _insert_summary(conversation: Conversation, row: Compaction, prefix: Prefix)
     return summary
 
 
-def _flag(conversation: Conversation, row: Compaction, summary: Row, kept: list[int]) -> int:
-    """Flag the covered messages and the summary before this one; returns what that one's prefix cost (tokens)."""
-    covered = Q(is_summary=False, position__gte=row.covered_from, position__lte=row.covered_to)
-    earlier = 0
-    if row.generation > 1:
-        before = Row.objects.filter(LIVE, conversation=conversation, is_summary=True).exclude(pk=summary.pk)
-        earlier = sum(before.values_list("token_count", flat=True))
-        covered |= Q(is_summary=True)
-    rows = Row.objects.filter(LIVE, covered, conversation=conversation).exclude(pk__in=[summary.pk, *kept])
-    rows.update(compacted_at=Now(), compacted_into=summary)
-    return earlier
+def _flag(conversation: Conversation, row: Compaction, summary: Row, kept: list[int]) -> None:
+    """Flag the covered messages."""
+    ends = {"first": row.covered_from, "last": row.covered_to}
+    but = f" AND id NOT IN ({', '.join(map(str, kept))})" if kept else ""
+    with executed(_FLAG.format(now=clock()) + but, _into(summary, conversation) | ends):
+        pass
+
+
+def _flag_earlier(conversation: Conversation, summary: Row) -> int:
+    """Flag the summary before this one too; returns what its prefix cost (tokens)."""
+    with executed(_FLAG_EARLIER.format(now=clock()), _into(summary, conversation)) as cursor:
+        return sum(row[0] for row in cursor.fetchall())
+
+
+def _into(summary: Row, conversation: Conversation) -> dict[str, Any]:
+    return {"summary": summary.pk, "conversation": key(Conversation, conversation.pk)}
 
 
 def _tell(desk: Desk, row: Compaction, summary: Row, prefix: Prefix) -> None:

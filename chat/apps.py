@@ -11,11 +11,12 @@ class ChatConfig(AppConfig):
     verbose_name = _("Chat")
 
     def ready(self) -> None:
-        from chat import search_index
+        from chat import search_index, summary_guard
         from chat.broadcast import publish_to_user
         from chat.tools import register_all
         from palimpsest.accounts.access import on_access_lost
 
         search_index.connect()
+        summary_guard.connect()
         register_all()
         on_access_lost(lambda user_id: publish_to_user(user_id, {"type": "recheck"}))

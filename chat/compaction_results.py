@@ -9,12 +9,13 @@ from typing import Any
 
 from django.utils import timezone
 
-from chat.applying import Guard, Lost, apply, note_end, overtake, say_later, write
+from chat.applying import Guard, Lost, Range, apply, note_end, overtake, say_later, write
 from chat.auxiliary import Summariser
-from chat.compaction_work import Work, same_marks, stored_marks
+from chat.compaction_work import Work
 from chat.errors import NotFound
 from chat.events import CompactionFailed, CompactionProgress
 from chat.locking import Desk, locked
+from chat.range_guard import stored_marks
 from compaction.engine import Plan
 from compaction.errors import CompactionError
 from compaction.models import Compaction, State
@@ -33,16 +34,15 @@ def store(work: Work, plan: Plan, started: float) -> None:
     guard = Guard(State.RUNNING, row.attempt)
     try:
         with locked(row.conversation_id) as desk:
-            conversation = desk.conversation
-            marks, turn_runs = stored_marks(conversation, plan.covered_from, plan.covered_to)
-            if not same_marks(marks, work.marks(plan.covered_from, plan.covered_to)):
+            marks, turn_runs = stored_marks(desk.conversation, plan.covered_from, plan.covered_to)
+            if marks != work.marks(plan.covered_from, plan.covered_to):
                 overtake(desk, row, guard)
             elif turn_runs:
                 _keep_for_boundary(desk, row, guard)
             else:
                 arrived = desk.conversation.live_tokens - work.live_tokens
                 after = round((plan.tokens_after + arrived) * work.settings.factor)
-                apply(desk, row, marks, guard, tokens_after=after)
+                apply(desk, row, _range_of(plan), guard, tokens_after=after)
     except (Lost, NotFound):
         logger.info("compaction %d was taken away before its commit; nothing was applied", row.pk)
         return
@@ -91,6 +91,12 @@ def _keep_for_boundary(desk: Desk, row: Compaction, guard: Guard) -> None:
     write(row, guard)
     logger.info("compaction %d is ready and waits for the boundary", row.pk)
     desk.tell(CompactionProgress(row.pk, "ready", 1.0))
+
+
+def _range_of(plan: Plan) -> Range:
+    covered = {entry.id for entry in plan.covered}
+    kept = [entry.id for entry in plan.between if entry.id not in covered]
+    return Range(kept, sum(entry.tokens for entry in plan.covered))
 
 
 def _fill(row: Compaction, work: Work, plan: Plan, started: float) -> None:

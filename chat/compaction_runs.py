@@ -19,7 +19,6 @@ from uuid import UUID
 
 from django.conf import settings as site
 from django.db import InterfaceError, OperationalError
-from django.db.models import F
 from django.db.models.functions import Now
 
 from agents.errors import AgentsError
@@ -30,6 +29,7 @@ from chat.compaction_words import refused, summariser_failed
 from chat.compaction_work import Work, load_work
 from chat.events import CompactionProgress, encode
 from chat.loop import process_loop, with_connection
+from chat.prepared import clock, executed
 from chat.restoring import restorable
 from compaction import engine
 from compaction.engine import SummaryReply, SummaryRequest
@@ -46,6 +46,8 @@ SILENCE_SECONDS = 120.0  # of the summariser, before its call is given up
 LONGEST_CALL_SECONDS = 900.0
 HEAD_START_SECONDS = 0.02  # of the request: what is done meanwhile would take the processor from its sending
 CHARACTERS_PER_TOKEN = 4  # to guess how much of a summary is written; only the progress bar reads it
+_CLAIM = """UPDATE compaction_compaction SET state = 'running', attempt = attempt + 1, worker = %(worker)s,
+  heartbeat_at = {now}, started_at = {now}, stage = '', fraction = 0 WHERE id = %(id)s AND state = 'queued'"""
 
 
 @dataclass(slots=True)
@@ -157,16 +159,8 @@ def lose(compaction_id: int) -> None:
 def claim(compaction_id: int) -> Run | None:
     """Take a queued run by compare-and-set; None where somebody else was first. Its worker's name is its key."""
     worker = f"{socket.gethostname()[:100]}:{os.getpid()}:{secrets.token_hex(6)}"
-    taken = Compaction.objects.filter(pk=compaction_id, state=State.QUEUED).update(
-        state=State.RUNNING,
-        attempt=F("attempt") + 1,
-        worker=worker,
-        heartbeat_at=Now(),
-        started_at=Now(),
-        stage="",
-        fraction=0.0,
-    )
-    return Run(compaction_id, worker) if taken else None
+    with executed(_CLAIM.format(now=clock()), {"id": compaction_id, "worker": worker}) as cursor:
+        return Run(compaction_id, worker) if cursor.rowcount else None
 
 
 def work_on(run: Run) -> None:

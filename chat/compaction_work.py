@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import orjson
 from django.contrib.auth.models import User
-from django.db import connection
 from django.db.models import Case, F, IntegerField, Q, Sum, TextField, Value, When
 from django.db.models.functions import Substr
 
@@ -20,7 +17,8 @@ from chat import context, history, offered
 from chat.auxiliary import Summariser, summariser_of
 from chat.history import COLUMNS, CONTENT
 from chat.models import Conversation
-from chat.prepared import Part, Prepared, first_of, key
+from chat.prepared import Part, Prepared, first_of
+from chat.range_guard import Mark, fingerprint, line_of, mark_of
 from compaction.engine import EngineSettings
 from compaction.errors import CompactionError
 from compaction.models import Compaction, Reason
@@ -33,9 +31,6 @@ _PRUNED_TOKENS = 20  # an old tool result once it is a marker line (tokens)
 _UNPRUNED_TOKENS = 64  # results up to this size may stay as they are (tokens)
 REFUSED_PERCENT = 90  # of a request that the provider found too long: the window it seems to have
 _REBUILD_PERCENT = 80  # of the summariser's window: instructions and the answer need room too
-
-Mark = tuple[int, str, int, bool, bool]  # id, content, tokens, pinned, cleared
-_MARKED = 5
 
 # The run, its conversation and agent, whoever asked, the channels that may write its summary, the prefix before it, and
 # how the agent's model counts.
@@ -63,11 +58,6 @@ _RUN = Prepared(
         f"COALESCE(NULLIF(a.model, ''), {first_of('ch.models')}))"
     ),
 )
-_MARKS = f"""SELECT m.id, m.content, m.token_count, m.pinned, m.cleared_at IS NOT NULL, {context.SENT},
-  EXISTS(SELECT 1 FROM chat_turn t WHERE t.conversation_id = %(conversation)s AND t.state = 'running')
-FROM chat_message m WHERE m.conversation_id = %(conversation)s AND m.position BETWEEN %(first)s AND %(last)s
-  AND m.retired_at IS NULL AND m.compacted_into_id IS NULL AND NOT m.is_summary AND m.status <> 'streaming'
-ORDER BY m.position"""  # noqa: S608
 
 
 @dataclass(frozen=True)
@@ -84,20 +74,20 @@ class Work:
     live_tokens: int
 
     def prepare(self) -> None:
-        """What can be worked out before the summary is there: the lines of the fingerprint."""
-        _ = self._lines
+        """What can be worked out before the summary is there: the marks and the lines of their fingerprint."""
+        _ = self._marked
 
     def marks(self, covered_from: int, covered_to: int) -> list[Mark]:
         """The guard: all live rows between two positions, inclusive, as they were read."""
-        return [_mark(row) for row in self.rows if covered_from <= row[1] <= covered_to]
+        return [mark for position, mark, _ in self._marked if covered_from <= position <= covered_to]
 
     def covered_hash(self, covered_from: int, covered_to: int) -> str:
         """The same as one fingerprint, for a plan that waits for its boundary."""
-        return _digest(line for position, line in self._lines if covered_from <= position <= covered_to)
+        return fingerprint(line for position, _, line in self._marked if covered_from <= position <= covered_to)
 
     @cached_property
-    def _lines(self) -> list[tuple[int, str]]:
-        return [(row[1], _line(_mark(row))) for row in self.rows]
+    def _marked(self) -> list[tuple[int, Mark, str]]:
+        return [(row[1], mark, line_of(mark)) for row in self.rows for mark in [mark_of(row)]]
 
 
 def load_work(compaction_id: int, worker: str) -> Work | None:
@@ -123,42 +113,6 @@ def load_work(compaction_id: int, worker: str) -> Work | None:
         tools=schemas,
     )
     return Work(row, conversation, transcript, values, summariser, refusal, settings, conversation.live_tokens)
-
-
-def same_marks(stored: Sequence[tuple[Any, ...]], read: Sequence[Mark]) -> bool:
-    """Whether rows are as they were read, compared whole: of what both hold in memory no fingerprint is needed."""
-    return [mark[:_MARKED] for mark in stored] == list(read)
-
-
-def stored_marks(conversation: Conversation, covered_from: int, covered_to: int) -> tuple[list[tuple[Any, ...]], bool]:
-    """The marks of the live rows between two positions as they are now.
-
-    Behind the mark stands what the row costs in a request (tokens). With them comes whether a turn of the conversation
-    runs, which saves a statement.
-    """
-    values = {"conversation": key(Conversation, conversation.pk), "first": covered_from, "last": covered_to}
-    with connection.cursor() as cursor:
-        cursor.execute(_MARKS, values)
-        marks = cursor.fetchall()
-    return marks, bool(marks and marks[0][-1])
-
-
-def hash_of(marks: Iterable[tuple[Any, ...]]) -> str:
-    """One fingerprint of many marks. A message's parts and calls never change without its count or its epoch."""
-    return _digest(map(_line, marks))
-
-
-def _digest(lines: Iterable[str]) -> str:
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def _line(mark: Sequence[Any]) -> str:
-    id_, content, count, pinned, cleared = mark[:_MARKED]
-    return f"{id_} {hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()} {count} {pinned:d} {cleared:d}\n"
-
-
-def _mark(values: Sequence[Any]) -> Mark:
-    return values[0], values[4], values[11], values[12], values[13] is not None
 
 
 def _row(compaction_id: int, worker: str) -> Compaction | None:

@@ -47,6 +47,7 @@ _NAMES = (
     "turn_id",
 )
 _JSON = ("parts", "tool_calls")
+_BOOLEAN = ("is_error", "pinned")
 COLUMNS: tuple[str | Combinable, ...] = tuple(Cast(name, TextField()) if name in _JSON else name for name in _NAMES)
 CONTENT = _NAMES.index("content")
 # Providers refuse these in a name.
@@ -54,8 +55,16 @@ _UNSAFE_IN_NAME = re.compile(r"[\s<|\\/>]+")
 
 Values = tuple[Any, ...]
 
+
+def _column(name: str) -> str:
+    if name in _JSON:
+        return f"CAST(m.{name} AS TEXT)"
+    # Of a bare column of this kind SQLite's module would have Django convert every value.
+    return f"m.{name} IS TRUE" if name in _BOOLEAN else f"m.{name}"
+
+
 # The request of every turn is made from these two: as text, since building querysets would take longer than reading.
-_SELECTED = ", ".join(f"CAST(m.{name} AS TEXT)" if name in _JSON else f"m.{name}" for name in _NAMES)
+_SELECTED = ", ".join(_column(name) for name in _NAMES)
 _LIVE = (
     f"SELECT {_SELECTED} FROM chat_message m WHERE m.conversation_id = %(conversation)s AND NOT m.is_summary "  # noqa: S608
     "AND m.position IS NOT NULL AND m.retired_at IS NULL AND m.compacted_into_id IS NULL "

@@ -212,7 +212,13 @@ class Message(models.Model):
 
     compacted_at = models.DateTimeField(null=True, blank=True)
     compacted_into = models.ForeignKey(
-        "self", on_delete=models.RESTRICT, null=True, blank=True, related_name="originals", db_index=False
+        "self",
+        on_delete=models.RESTRICT,
+        null=True,
+        blank=True,
+        related_name="originals",
+        db_index=False,
+        db_constraint=False,  # chat/summary_guard.py
     )
     is_summary = models.BooleanField(default=False)
     pinned = models.BooleanField(default=False)

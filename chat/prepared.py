@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
+import orjson
 from django.db import DEFAULT_DB_ALIAS, connection
-from django.db.models import Model
+from django.db.models import Field, JSONField, Model
 from django.db.models.expressions import Col
 
 Converter = Callable[[Any], Any]
@@ -160,7 +161,7 @@ def insert(row: Model, *, unless_known: bool = False) -> bool:
     """
     quote = connection.ops.quote_name
     fields = [field for field in row._meta.concrete_fields if not (field.primary_key and row.pk is None)]
-    values = [field.get_db_prep_save(field.pre_save(row, True), connection) for field in fields]
+    values = [_stored(field, field.pre_save(row, True)) for field in fields]
     columns = ", ".join(quote(field.column or "") for field in fields)
     key_column = quote(row._meta.pk.column or "")
     sql = (
@@ -175,6 +176,16 @@ def insert(row: Model, *, unless_known: bool = False) -> bool:
     row.pk = made[0]
     row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
     return True
+
+
+def _stored(field: Field[Any, Any], value: Any) -> Any:
+    """A value as the database takes it; JSON from a writer that is ten times as quick as Django's."""
+    if isinstance(field, JSONField) and value is not None:
+        try:
+            return orjson.dumps(value).decode()
+        except TypeError:
+            pass  # what it refuses, such as integers of more than 64 bits, the field may still know to write
+    return field.get_db_prep_save(value, connection)
 
 
 def clock(seconds: int = 0) -> str:
@@ -202,7 +213,7 @@ def write(row: Model, names: Sequence[str], **guard: Any) -> bool:
     quote, pk = connection.ops.quote_name, row._meta.pk
     fields = [row._meta.get_field(name) for name in names]
     columns = ", ".join(f"{quote(field.column)} = %s" for field in fields)  # type: ignore[union-attr,arg-type]
-    values = [field.get_db_prep_save(getattr(row, field.attname), connection) for field in fields]  # type: ignore[union-attr]
+    values = [_stored(field, getattr(row, field.attname)) for field in fields]  # type: ignore[arg-type,union-attr]
     held = "".join(f" AND {quote(name)} = %s" for name in guard)
     sql = f"UPDATE {quote(row._meta.db_table)} SET {columns} WHERE {quote(pk.column or '')} = %s{held}"  # noqa: S608
     with executed(sql, [*values, key(type(row), row.pk), *guard.values()]) as cursor:

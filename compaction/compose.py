@@ -9,7 +9,7 @@ from typing import Any
 
 from compaction import fallback, quality, sections
 from compaction.case import LEAST_LIST, PREFIX_TOKENS, Case
-from compaction.counting import Count
+from compaction.counting import Count, Counter
 from compaction.language import Headings, prose_of_conversation
 from compaction.prompts import CLOSING, USER_MESSAGES
 from compaction.quality import Fault, Quality
@@ -82,12 +82,12 @@ class Material:
         return self._statements[budget]
 
 
-def prepare(case: Case, material: Material, headings: Headings, count: Count) -> None:
+def prepare(case: Case, material: Material, headings: Headings, count: Counter) -> None:
     """Reads and counts what will stand beside any summary of the usual size, so that it need not be done afterwards."""
     room = _room(case, case.strategy, OUTPUT_FLOOR)
     statements = material.statements(room.listed)
-    count(f"{statements.text(headings)}\n")
-    count(_copies(material, statements, room, headings).text)
+    count.keep(f"{statements.text(headings)}\n\n")  # and the next heading
+    count.keep(_copies(material, statements, room, headings).text)
     _ = material.names
     prose_of_conversation(case.conversation)
 

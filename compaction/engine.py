@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from agents.messages import Message
@@ -17,7 +19,7 @@ from compaction.compose import EXTRACT_PERCENT, Material, Outcome, compose, prep
 from compaction.counting import Count, Counter
 from compaction.errors import Cancelled, CompactionError
 from compaction.language import headings_for, script_of
-from compaction.prompts import CLOSING, USER_MESSAGES, Brief
+from compaction.prompts import CLOSING, SECTIONS, USER_MESSAGES, Brief, summary_request
 from compaction.quality import Quality
 from compaction.restore import Restorable
 from compaction.stages import assemble
@@ -115,20 +117,21 @@ def compact(
 ) -> Plan:
     """Shrinks a transcript to a plan, or raises `CompactionError` with a code and the reason for people."""
     report = progress or (lambda stage, fraction: None)
-    count = Counter(count or _count_text())
+    count = count or _count_text()
+    counter = Counter(count, _prompt_lines(count))
     report("boundary", 0.0)
     case = open_case(transcript, settings, restored)
     calls = Calls(summarise, lambda done: report("summarize", 0.05 + 0.85 * done))
     try:
         if not case.strategy.uses_model:
-            outcome = _extract(case, count)
+            outcome = _extract(case, counter)
         else:
-            outcome = _by_model(case, secrets_masked, calls, count, report)
+            outcome = _by_model(case, secrets_masked, calls, counter, report)
     except Cancelled:
         raise
     except CompactionError as error:
         error.usage, error.requests = calls.usage, calls.requests
-        outcome = _without_model(case, error, count)
+        outcome = _without_model(case, error, counter)
     report("assemble", 0.95)
     plan = _plan(case, outcome, calls)
     assemble.check(transcript, plan.request(transcript))
@@ -146,7 +149,7 @@ def _without_model(case: Case, error: CompactionError, count: Count) -> Outcome:
         raise error from None
 
 
-def _by_model(case: Case, mask_secrets: bool, calls: Calls, count: Count, report: Progress) -> Outcome:
+def _by_model(case: Case, mask_secrets: bool, calls: Calls, count: Counter, report: Progress) -> Outcome:
     """A summary by the summariser, checked, repaired at most once, checked again."""
     report("prune", 0.02)
     headings = headings_for(script_of(case.conversation))
@@ -250,7 +253,9 @@ def _extracted_material(case: Case) -> Material:
 
 def _plan(case: Case, outcome: Outcome, calls: Calls) -> Plan:
     first, last = case.cut.spanned
-    between = tuple(entry for entry in case.transcript.live if first <= entry.position <= last)
+    live = case.transcript.live
+    start = bisect_left(live, first, key=_position)
+    between = live[start : bisect_right(live, last, start, key=_position)]
     return Plan(
         prefix=outcome.prefix,
         covered=case.cut.covered,
@@ -271,6 +276,20 @@ def _plan(case: Case, outcome: Outcome, calls: Calls) -> Plan:
         fallback_code=outcome.fallback_code,
         fallback_figures=outcome.fallback_figures,
     )
+
+
+def _position(entry: Entry) -> int:
+    return entry.position
+
+
+@lru_cache(maxsize=2)
+def _prompt_lines(count: Count) -> Mapping[str, int]:
+    """What every request to a summariser says, counted once for all runs."""
+    counter = Counter(count)
+    for headings in SECTIONS:
+        for message in summary_request("", Brief(headings, words=0)):
+            counter(message.content)
+    return counter.known
 
 
 def _count_text() -> Count:

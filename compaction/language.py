@@ -25,10 +25,12 @@ _WEIGHT = {"han": 3, "kana": 2, "hangul": 2}
 # Code, links and bracketed remarks say nothing about the language. Words are tried from their start alone and never
 # backtracked into, so that a long run of letters costs no more than its length.
 _CODE = re.compile(r"```[^`]*```|`[^`\n]*`|(?<![!-~])[^\s/\\_<>{}=\x80-\uffff]*+[/\\_<>{}=][!-~]*+|\[[^\]\n]{0,200}\]")
+_CODE_SIGNS = "`/\\_<>{}=["  # none of these, no code
 
 SAMPLE_MESSAGES = 80
 SAMPLE_CHARACTERS = 240
 _ENOUGH_LETTERS = 20
+_ENOUGH_LATIN = re.compile(rf"(?:[A-Za-z][^A-Za-z]*+){{{_ENOUGH_LETTERS}}}")
 _ENOUGH_WORDS = 150
 _COMPARED = 12_000  # characters of each side
 _SHORT_WORD = re.compile(r"\b[^\W\d_]{1,4}\b")
@@ -38,13 +40,18 @@ _SAME_LANGUAGE_SHARE = 0.15
 
 def script_of(text: str) -> Script:
     """The script most of the prose is written in; empty where there is hardly any prose."""
-    return _script(_CODE.sub(" ", text))
+    return _script(_prose(text))
+
+
+def _prose(text: str) -> str:
+    """Without code, links and bracketed remarks; looked for only where a sign of them is."""
+    return _CODE.sub(" ", text) if any(sign in text for sign in _CODE_SIGNS) else text
 
 
 def _script(prose: str) -> Script:
-    letters = {script: 0 for script, _ in _SCRIPTS}
-    for script, pattern in _SCRIPTS[:1] if prose.isascii() else _SCRIPTS:
-        letters[script] = sum(map(len, pattern.findall(prose))) * _WEIGHT.get(script, 1)
+    if prose.isascii():
+        return "latin" if _ENOUGH_LATIN.search(prose) else ""
+    letters = {script: sum(map(len, pattern.findall(prose))) * _WEIGHT.get(script, 1) for script, pattern in _SCRIPTS}
     if sum(letters.values()) < _ENOUGH_LETTERS:
         return ""
     if letters["kana"] * 5 > letters["han"]:  # Japanese mixes both, Chinese has no kana
@@ -71,7 +78,7 @@ def prose_of_conversation(conversation: str) -> tuple[Script, list[str]]:
 
 
 def _prose_of(text: str) -> tuple[Script, list[str]]:
-    prose = _CODE.sub(" ", text[:_COMPARED])
+    prose = _prose(text[:_COMPARED])
     return _script(prose), _SHORT_WORD.findall(prose.casefold())
 
 

@@ -120,6 +120,8 @@ def _images_within(restorable: Restorable, left: int) -> tuple[list[RestoredImag
 
 def images_of(entries: Sequence[Entry]) -> list[RestoredImage]:
     """The newest images of these entries, oldest first, each with where it came from."""
+    if not any(entry.message.parts for entry in entries):
+        return []
     names = tool_names(entries)
     found: list[RestoredImage] = []
     for index in range(len(entries) - 1, -1, -1):

@@ -208,6 +208,8 @@ def repeat_verbatim(messages: Sequence[Said], whole: Sequence[int], budget: int,
     chosen: list[Said] = []
     left = budget
     for message in reversed(messages):
+        if left <= LINE_TOKENS:
+            break
         cost = message.entry.tokens + LINE_TOKENS
         if message.entry.id in standing or message.is_paste or not message.text or cost > left:
             continue

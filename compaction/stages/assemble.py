@@ -74,13 +74,19 @@ def check(transcript: Transcript, request: Sequence[Message]) -> None:
         raise CompactionError("request_invalid", why=why)
     if tuple(request[: len(transcript.system)]) != transcript.system:
         raise CompactionError("request_invalid", why="the system prompt is missing")
-    contents = {(message.role, message.content, message.parts) for message in request}
-    users = [entry for entry in transcript.live if entry.message.role == "user"]
+    newest = next((entry for entry in reversed(transcript.live) if entry.message.role == "user"), None)
     pins = [entry for entry in (*transcript.pinned_covered, *transcript.live) if entry.pinned]
-    for entry in (*users[-1:], *pins):
-        message = entry.message
-        if (message.role, message.content, message.parts) not in contents:
+    for entry in (*([newest] if newest else []), *pins):
+        if not _stands_in(request, entry.message):
             raise CompactionError("request_invalid", why=f"message #{entry.position} is missing or altered")
+
+
+def _stands_in(request: Sequence[Message], message: Message) -> bool:
+    """Whether it is there word for word; the newest are looked at first."""
+    return any(
+        other.content == message.content and other.role == message.role and other.parts == message.parts
+        for other in reversed(request)
+    )
 
 
 def validate(request: Sequence[Message]) -> str:

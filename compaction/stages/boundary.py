@@ -56,15 +56,20 @@ def floor(transcript: Transcript, shape: Shape | None = None) -> int:
     if not live:
         return fixed
     shape = shape or Shape.of(live)
-    return fixed + _divide(live, shape, shape.last_unit).kept_tokens
+    at = shape.last_unit
+    return fixed + shape.tail_tokens[at] + sum(live[index].tokens for index in shape.kept if index < at)
 
 
 def _divide(live: Sequence[Entry], shape: Shape, at: int) -> Cut:
-    kept = shape.kept
-    covered = tuple(entry for index, entry in enumerate(live[:at]) if index not in kept)
-    stays = (*(entry for index, entry in enumerate(live[:at]) if index in kept), *live[at:])
-    covered_tokens = sum(entry.tokens for entry in covered)
-    return Cut(covered, stays, covered_tokens, shape.tail_tokens[0] - covered_tokens)
+    stays_before = sorted(index for index in shape.kept if index < at)
+    covered: list[Entry] = []
+    start = 0
+    for index in (*stays_before, at):
+        covered += live[start:index]
+        start = index + 1
+    stays = [live[index] for index in stays_before]
+    kept_tokens = shape.tail_tokens[at] + sum(entry.tokens for entry in stays)
+    return Cut(tuple(covered), (*stays, *live[at:]), shape.tail_tokens[0] - kept_tokens, kept_tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,7 +204,7 @@ def render(entry: Entry) -> str:
     """One message as the summariser reads it: number, role, name, text and calls."""
     message = entry.message
     name = message.name if message.role == "tool" else entry.author
-    text = f"### #{entry.position} {message.role} {name}".rstrip() + f"\n{message.content}"
+    text = f"### #{entry.position} {f'{message.role} {name}'.rstrip()}\n{message.content}"
     for call in message.tool_calls:
         text += f"\n[call {call.name}({call.arguments})]"
     return text

@@ -37,6 +37,19 @@ def test_lines_add_up_to_the_whole_text(lines: list[str], between: str) -> None:
     assert Counter(count_text)(text) == count_text(text)
 
 
+@given(LINES, LINES, LINES)
+@example(["a"], ["b", "c", "d"], ["/e"])
+@example(["a", ""], ["b", "c", ""], [" e"])
+def test_lines_that_were_kept_count_the_same_inside_a_longer_text(
+    before: list[str], kept: list[str], after: list[str]
+) -> None:
+    counter = Counter(count_text)
+    counter.keep("\n".join(kept))
+    text = "\n".join([*before, *kept, *after])
+
+    assert counter(text) == count_text(text)
+
+
 def test_a_line_that_comes_back_is_not_counted_again() -> None:
     counted: list[str] = []
 
