@@ -104,6 +104,7 @@ def session(user: str) -> JSON:
 
 _LAST_WRITE = 'UPDATE "chat_conversation"'  # what the commit of a compaction ends with; after it comes the meter
 _SUMMARISER_SECONDS = 0.3  # models take longer to write a summary
+_PIECES = 50  # in which it arrives
 
 
 class _Statements:
@@ -136,7 +137,7 @@ def _one_compaction(conversation: str) -> JSON:
     from django.contrib.auth.models import User
     from django.db import connection
 
-    from agents.provider import Completion, CompletionRequest
+    from agents.provider import Completion, CompletionRequest, TextPiece
     from agents.usage import Usage
     from bench import summaries
     from chat import compacting, compaction_runs
@@ -151,7 +152,9 @@ def _one_compaction(conversation: str) -> JSON:
         began, worked = time.perf_counter(), time.thread_time()
         text = summaries.write([message.to_openai() for message in call.messages], call.max_output_tokens or 1)
         thought = time.thread_time() - worked
-        await asyncio.sleep(began + _SUMMARISER_SECONDS - time.perf_counter())
+        for number in range(_PIECES):
+            watch(TextPiece(text[len(text) * number // _PIECES : len(text) * (number + 1) // _PIECES]))
+            await asyncio.sleep(began + _SUMMARISER_SECONDS * (number + 1) / _PIECES - time.perf_counter())
         asked = time.perf_counter() - began
         return Completion(text, (), Usage(prompt_tokens=1, completion_tokens=1), "stop")
 

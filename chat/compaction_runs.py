@@ -45,6 +45,7 @@ HAND_BACK_SECONDS = 2.0  # of the grace period, kept for giving back what does n
 SILENCE_SECONDS = 120.0  # of the summariser, before its call is given up
 LONGEST_CALL_SECONDS = 900.0
 HEAD_START_SECONDS = 0.02  # of the request: what is done meanwhile would take the processor from its sending
+SECONDS_BETWEEN_READINGS = 0.1  # of what the summariser has written so far
 CHARACTERS_PER_TOKEN = 4  # to guess how much of a summary is written; only the progress bar reads it
 _CLAIM = """UPDATE compaction_compaction SET state = 'running', attempt = attempt + 1, worker = %(worker)s,
   heartbeat_at = {now}, started_at = {now}, stage = '', fraction = 0 WHERE id = %(id)s AND state = 'queued'"""
@@ -96,12 +97,15 @@ class Run:
             deadline_seconds=LONGEST_CALL_SECONDS,
             attempts=2,
         )
-        self._call = asked = process_loop().submit(_complete(call, self._watcher(request)))
+        written: list[str] = []
+        self._call = asked = process_loop().submit(_complete(call, self._watcher(request, written)))
         if self.is_lost:
             asked.cancel()
         try:
             wait([asked], timeout=HEAD_START_SECONDS)
             request.meanwhile()
+            while not wait([asked], timeout=SECONDS_BETWEEN_READINGS).done:
+                request.follow("".join(written))
             done = asked.result()
         except CancelledError:
             raise Cancelled from None
@@ -116,14 +120,15 @@ class Run:
         reason = "content_filter" if done.refused else done.finish_reason or "stop"
         return SummaryReply(done.text, reason, done.usage.to_json() if done.usage else None)
 
-    def _watcher(self, request: SummaryRequest) -> Callable[[StreamEvent], None]:
-        expected, written = request.max_output_tokens * CHARACTERS_PER_TOKEN, 0
+    def _watcher(self, request: SummaryRequest, written: list[str]) -> Callable[[StreamEvent], None]:
+        expected, length = request.max_output_tokens * CHARACTERS_PER_TOKEN, 0
 
         def watch(event: StreamEvent) -> None:
-            nonlocal written
+            nonlocal length
             if isinstance(event, TextPiece) and not self.is_lost:
-                written += len(event.text)
-                share = request.part - 1 + min(0.95, written / expected)
+                written.append(event.text)
+                length += len(event.text)
+                share = request.part - 1 + min(0.95, length / expected)
                 self.progress("summarize", 0.05 + 0.85 * share / request.parts)
 
         return watch

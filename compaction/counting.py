@@ -35,6 +35,10 @@ class Counter:
             self._kept[lines] = self(lines)
         self(text[len(lines) :])
 
+    def follow(self, text: str) -> None:
+        """Counts the whole lines of a text that is still being written."""
+        self(text[: text.rfind("\n") + 1])
+
     @property
     def known(self) -> Mapping[str, int]:
         """The lines that were counted, with what each costs (tokens)."""

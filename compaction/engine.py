@@ -162,6 +162,7 @@ def _by_model(case: Case, mask_secrets: bool, calls: Calls, count: Counter, repo
     brief = Brief(headings, words=max(200, limit * 6 // 10), instructions=case.settings.instructions)
     material = _material(case, reader, brief, count)
     calls.meanwhile = lambda: prepare(case, material, headings, count)
+    calls.follow = count.follow
     report("summarize", 0.05)
     entries = prune(material.entries, mask_secrets=mask_secrets)
     draft = summarize(entries, reader, replace(brief, earlier=material.earlier), calls, count)

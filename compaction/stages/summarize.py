@@ -28,7 +28,8 @@ Purpose = Literal["first", "update", "fold", "repair"]
 class SummaryRequest:
     """One call to the summariser: no tools, thinking off. `part` of `parts` lets the caller show real progress.
 
-    `meanwhile` is work that needs no answer: whoever asks may do it while the model writes. It can be left undone.
+    `meanwhile` is work that needs no answer: whoever asks may do it while the model writes. `follow` takes what is
+    written so far, now and then. Both can be left undone.
     """
 
     messages: tuple[Message, ...]
@@ -38,6 +39,7 @@ class SummaryRequest:
     part: int = 1
     parts: int = 1
     meanwhile: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+    follow: Callable[[str], None] = field(default=lambda text: None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +71,13 @@ class Calls:
     summarise: Summarise
     on_part: Callable[[float], None]
     meanwhile: Callable[[], None] = lambda: None
+    follow: Callable[[str], None] = lambda text: None
     requests: int = 0
     usage: dict[str, Any] = field(default_factory=dict)
 
     def ask(self, request: SummaryRequest) -> SummaryReply:
         self.requests += 1
-        reply = self.summarise(replace(request, meanwhile=self.meanwhile))
+        reply = self.summarise(replace(request, meanwhile=self.meanwhile, follow=self.follow))
         _add_up(self.usage, reply.usage or {})
         self.on_part(request.part / request.parts)
         return reply

@@ -95,6 +95,7 @@ class Scripted:
         self.asked.append(request)
         if not self.hurries:
             request.meanwhile()
+            request.follow("## 1. What\n- a line that was counted while the rest was written\n- and ha")
         replies = self.replies or (make_summary(),)
         reply = replies[min(len(self.asked), len(replies)) - 1]
         if isinstance(reply, Exception):
