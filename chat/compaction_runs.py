@@ -103,6 +103,7 @@ class Run:
             asked.cancel()
         try:
             wait([asked], timeout=HEAD_START_SECONDS)
+            _here.beat_now()
             request.meanwhile()
             while not wait([asked], timeout=SECONDS_BETWEEN_READINGS).done:
                 request.follow("".join(written))
@@ -254,6 +255,7 @@ class _Here:
         self._runs: dict[int, Run] = {}
         self._threads: ThreadPoolExecutor | None = None
         self._heart: threading.Thread | None = None
+        self._beat_is_due = threading.Event()
 
     def begin(self, run: Run) -> None:
         self.keep(run)
@@ -266,6 +268,7 @@ class _Here:
         with self._lock:
             self._runs[run.compaction] = run
             if self._heart is None or not self._heart.is_alive():
+                self._beat_is_due.clear()
                 self._heart = threading.Thread(target=self._beat, name="compaction-heart", daemon=True)
                 self._heart.start()
 
@@ -287,10 +290,15 @@ class _Here:
         with self._lock:
             return list(self._runs.values())
 
+    def beat_now(self) -> None:
+        """A run has come to where it stays longest: who reloads must not have to wait for the next beat to see so."""
+        self._beat_is_due.set()
+
     def _beat(self) -> None:
         """Keeps the leases of all runs, and ends those that are no longer ours."""
         while True:
-            time.sleep(HEARTBEAT_SECONDS)
+            self._beat_is_due.wait(HEARTBEAT_SECONDS)
+            self._beat_is_due.clear()
             with self._lock:
                 if not self._runs:
                     self._heart = None

@@ -21,8 +21,10 @@ from chat.locking import locked
 from chat.models import Conversation
 from chat.models import Message as Row
 from compaction.models import Compaction, State
-from tests.builders import make_conversation
+from tests.builders import make_channel, make_conversation
+from tests.chat.conftest import until
 from tests.chat.scripting import boundary, long_chat, make_turn, originals, reload, request, small_agent, summariser
+from tests.upstream import Provider
 
 
 class Killed(BaseException):
@@ -192,6 +194,25 @@ def test_a_heartbeat_keeps_the_lease_and_hears_of_a_cancel() -> None:
     Compaction.objects.update(state=State.CANCELLED)
     compaction_runs.beat(run)
     assert run.is_lost
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_reloads_while_the_summary_is_written_sees_so_before_the_next_heartbeat(
+    upstream: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction_runs, "HEARTBEAT_SECONDS", 3_600.0)
+    channel = make_channel(base_url=upstream.base_url, models=["mock-hang1"])
+    conversation = make_conversation(long_chat(), agent=small_agent(channel=channel))
+    row = compacting.request_compaction(conversation.owner, conversation.pk)
+
+    compaction_runs.run_compaction(row.pk)
+    try:
+        stored = Compaction.objects.filter(pk=row.pk)
+        until(lambda: stored.get().stage == "summarize")
+    finally:
+        compacting.cancel(conversation.owner, row.pk)
+        until(lambda: not compaction_runs._here.alive())
+        compaction_runs._here.beat_now()  # and its heart stops
 
 
 @pytest.mark.django_db
