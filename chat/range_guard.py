@@ -49,9 +49,11 @@ def id_and_tokens(mark: Mark) -> tuple[int, int]:
 
 
 def line_of(mark: Mark) -> str:
-    """A mark's part of the fingerprint."""
+    """A mark's part of the fingerprint; a release that is being replaced reads and writes the same."""
     content, number = mark
-    return f"{number} {hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()}\n"
+    marks, tokens = divmod(number, _MOST_TOKENS)
+    digest = hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()
+    return f"{marks // 4} {digest} {tokens} {marks // 2 % 2} {marks % 2}\n"
 
 
 def fingerprint(lines: Iterable[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from agents.messages import Message
@@ -10,6 +12,8 @@ from agents.provider import Endpoint
 from chat import compacting, compaction_runs
 from chat.compaction_work import Work, load_work
 from chat.models import Conversation, Participant
+from chat.models import Message as Row
+from chat.range_guard import fingerprint, line_of, stored_marks
 from compaction.engine import SummaryRequest
 from compaction.models import Compaction
 from tests.builders import make_conversation, make_user
@@ -120,6 +124,20 @@ def test_who_spoke_is_said_where_several_people_do(conversation: Conversation) -
     Participant.objects.create(conversation=conversation, user=make_user("bob"), role="member")
 
     assert load(conversation).transcript.live[0].message.name
+
+
+def test_the_fingerprint_of_a_range_is_read_by_other_releases_too(conversation: Conversation) -> None:
+    pinned = Row.objects.get(conversation=conversation, position=2)
+    Row.objects.filter(pk=pinned.pk).update(pinned=True)
+
+    lines = [
+        f"{row.pk} {hashlib.md5(row.content.encode()).hexdigest()} {row.token_count} {row.pinned:d} 0\n"
+        for row in Row.objects.filter(conversation=conversation, position__range=(1, 4)).order_by("position")
+    ]
+
+    expected = hashlib.sha256("".join(lines).encode()).hexdigest()
+    assert load(conversation).covered_hash(1, 4) == expected
+    assert fingerprint(map(line_of, stored_marks(conversation, 1, 4)[0])) == expected
 
 
 def test_a_failure_while_the_summary_is_written_closes_the_call(upstream: Provider) -> None:
