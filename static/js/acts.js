@@ -184,7 +184,7 @@ export function conversationActs(page, frame) {
   async function uncompacted(data) {
     const run = await get(path(`/compactions/${data.id}`)).catch(() => null);
     const why = run?.error?.message || data.message;
-    if (run?.state === "skipped") toast(why);
+    if (run?.state === "skipped") toast(why, "refusal");
     else announce(_("Compaction failed: {why}", { why }), "assertive");
   }
 

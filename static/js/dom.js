@@ -102,23 +102,25 @@ export function announce(text, how = "polite") {
   requestAnimationFrame(() => setTimeout(() => (region.textContent = text), 50));
 }
 
+const TOAST_ICONS = { note: "check", refusal: "layers", problem: "warning" };
+
 /**
- * A short note in a corner, which goes by itself; a problem stays longer.
- * @param {string} text @param {"note" | "problem"} [kind] @param {{label: string, act: () => void}} [action]
+ * A short note in a corner, which goes by itself; a refusal or a problem, which says more, stays longer.
+ * @param {string} text @param {"note" | "refusal" | "problem"} [kind] @param {{label: string, act: () => void}} [action]
  */
 export function toast(text, kind = "note", action) {
   const close = () => note.remove();
   const note = h(
     `div.toast.${kind}`,
     null,
-    icon(kind === "problem" ? "warning" : "check"),
+    icon(TOAST_ICONS[kind]),
     h("span", null, text),
     action && h("button.link", { type: "button", onclick: () => (close(), action.act()) }, action.label),
     iconButton("close", _("Dismiss"), close),
   );
   byId("toasts").append(note);
   announce(text, kind === "problem" ? "assertive" : "polite");
-  setTimeout(close, kind === "problem" ? 12000 : 5000);
+  setTimeout(close, kind === "note" ? 5000 : 12000);
 }
 
 /**

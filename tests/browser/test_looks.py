@@ -80,7 +80,7 @@ def test_why_there_was_no_compaction_is_told_in_the_readers_language(live: Live,
     tab.say("/compact")
 
     tab.page.wait_for_selector(f".card.quiet:has-text('{why}')")
-    tab.page.wait_for_selector(f".toast:has-text('{why}')")
+    tab.page.wait_for_selector(f".toast.refusal:has-text('{why}')")
 
 
 def test_the_help_sheet_gives_the_focus_back(open_tab: Any) -> None:
