@@ -105,7 +105,8 @@ export function announce(text, how = "polite") {
 const TOAST_ICONS = { note: "check", refusal: "layers", problem: "warning" };
 
 /**
- * A short note in a corner, which goes by itself; a refusal or a problem, which says more, stays longer.
+ * A short note in a corner, which goes by itself; a refusal or a problem, which says more, stays longer. Said again, it
+ * takes the place of the first.
  * @param {string} text @param {"note" | "refusal" | "problem"} [kind] @param {{label: string, act: () => void}} [action]
  */
 export function toast(text, kind = "note", action) {
@@ -118,6 +119,8 @@ export function toast(text, kind = "note", action) {
     action && h("button.link", { type: "button", onclick: () => (close(), action.act()) }, action.label),
     iconButton("close", _("Dismiss"), close),
   );
+  const said = [...byId("toasts").children].find((other) => other.querySelector("span")?.textContent === text);
+  said?.remove();
   byId("toasts").append(note);
   announce(text, kind === "problem" ? "assertive" : "polite");
   setTimeout(close, kind === "note" ? 5000 : 12000);
