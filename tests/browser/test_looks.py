@@ -83,6 +83,20 @@ def test_why_there_was_no_compaction_is_told_in_the_readers_language(live: Live,
     tab.page.wait_for_selector(f".toast.refusal:has-text('{why}')")
 
 
+def test_a_note_that_is_said_again_stands_there_once(open_tab: Any) -> None:
+    tab = open_tab()
+
+    tab.page.evaluate(
+        """async () => {
+            const source = document.querySelector("script[type=module][src]").src;
+            const { toast } = await import(new URL("dom.js", source).href);
+            for (const text of ["first", "again", "again"]) toast(text, "refusal");
+        }"""
+    )
+
+    assert [text.strip() for text in tab.page.locator(".toast").all_inner_texts()] == ["first", "again"]
+
+
 def test_the_help_sheet_gives_the_focus_back(open_tab: Any) -> None:
     tab = open_tab()
     tab.page.focus("#search")
