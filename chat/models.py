@@ -213,12 +213,12 @@ class Message(models.Model):
     compacted_at = models.DateTimeField(null=True, blank=True)
     compacted_into = models.ForeignKey(
         "self",
-        on_delete=models.RESTRICT,
+        on_delete=models.DO_NOTHING,  # chat/summary_guard.py
         null=True,
         blank=True,
         related_name="originals",
-        db_index=False,
-        db_constraint=False,  # chat/summary_guard.py
+        db_index=False,  # what a summary stands for is found by its place
+        db_constraint=False,
     )
     is_summary = models.BooleanField(default=False)
     pinned = models.BooleanField(default=False)
@@ -265,7 +265,6 @@ class Message(models.Model):
             models.Index(fields=["conversation", "id"], condition=Q(is_summary=True), name="summaries"),
             models.Index(fields=["turn"], condition=Q(turn__isnull=False), name="messages_of_turn"),
             models.Index(fields=["author"], condition=Q(author__isnull=False), name="messages_of_author"),
-            models.Index(fields=["compacted_into"], condition=Q(compacted_into__isnull=False), name="originals"),
             models.Index(fields=["retired_by"], condition=Q(retired_by__isnull=False), name="retired_by_turn"),
         ]
 

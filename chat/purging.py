@@ -52,12 +52,12 @@ def purge_conversation(conversation_id: UUID) -> int:
     conversation = Conversation.objects.get(pk=conversation_id, deleted_at__isnull=False)
     _delete_files(Attachment.objects.filter(conversation=conversation))
     _delete_in_batches(Compaction.objects.filter(conversation=conversation))
-    # Nothing may point at a summary any more before it goes; both columns go together (a constraint).
+    # No summary goes before what it stands for (chat/summary_guard.py), and some stand for earlier ones.
     messages = Message.objects.filter(conversation=conversation)
-    covered = messages.filter(compacted_into__isnull=False)
-    while keys := list(covered.values_list("pk", flat=True)[:BATCH]):
-        Message.objects.filter(pk__in=keys).update(compacted_into=None, compacted_at=None)
-    count = _delete_in_batches(messages)
+    count = _delete_in_batches(messages.filter(is_summary=False))
+    summaries = messages.filter(is_summary=True)
+    summaries.update(compacted_into=None, compacted_at=None)  # together: a constraint
+    count += _delete_in_batches(summaries)
     _delete_in_batches(Turn.objects.filter(conversation=conversation))
     conversation.delete()
     logger.info("conversation %s purged: %d messages", conversation_id, count)

@@ -99,8 +99,10 @@ def read_originals(conversation: Conversation, summary: Message, *, after: str |
     """What a summary stands for, down to the messages themselves: an earlier summary it covers is looked through."""
     limit = max(1, min(limit, LARGEST_PAGE))
     rows = Message.objects.filter(conversation=conversation, is_summary=False, position__isnull=False)
-    stood_for = rows.filter(compacted_into__in=_covered_summaries(conversation, summary.pk))
-    if summary.retired_at is not None and not stood_for.exists():
+    if summary.retired_at is None:
+        covered_by = _covered_summaries(conversation, summary.pk)
+        stood_for = rows.filter(position__lte=summary.position, compacted_into__in=covered_by)
+    else:  # undone
         stood_for = rows.filter(position__range=_covered_range(summary))
     stood_for = _later(stood_for, after) if after else stood_for
     found = list(stood_for.order_by("position", "is_summary", "id")[: limit + 1])

@@ -12,7 +12,11 @@ from typing import Any, Final
 from django.db import connections
 from django.db.models.signals import post_migrate
 
-_STANDS: Final = "EXISTS (SELECT 1 FROM chat_message AS covered WHERE covered.compacted_into_id = OLD.id)"
+# By place, since no index holds what covers a row: a summary stands at the last position it covers.
+_STANDS: Final = (
+    "EXISTS (SELECT 1 FROM chat_message AS covered WHERE covered.conversation_id = OLD.conversation_id "
+    "AND covered.position <= OLD.position AND covered.compacted_into_id = OLD.id)"
+)
 
 _SQLITE: Final = (
     "CREATE TRIGGER IF NOT EXISTS chat_summary_stands BEFORE DELETE ON chat_message "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from chat import context
@@ -59,7 +59,7 @@ def undo(desk: Desk, row: Compaction) -> None:
     if summary is None:
         raise NotFound
     _drop_open(desk)
-    restored = Row.objects.filter(conversation=conversation, compacted_into=summary)
+    restored = _stood_for(row)
     tokens = context.sent_tokens(restored)
     restored.update(compacted_at=None, compacted_into=None)
     summary.retired_at = timezone.now()
@@ -87,14 +87,19 @@ def _newest_applied(conversation: Conversation, compaction_id: int) -> Compactio
 def _check_fits(conversation: Conversation, row: Compaction) -> None:
     """Raises where the restored context would make the next message wait."""
     usage = context.measure(conversation)
-    originals = Row.objects.filter(compacted_into=row.summary_message)
     # Pinned messages of the range are in the request already.
-    restored = context.sent_tokens(originals.exclude(Q(pinned=True, is_summary=False)))
+    restored = context.sent_tokens(_stood_for(row).exclude(Q(pinned=True, is_summary=False)))
     summary = row.summary_message.token_count if row.summary_message else 0
     after = usage.used_tokens + round((restored - summary) * usage.factor)
     limit = usage.thresholds.block
     if after >= limit:
         raise Conflict(sentence("would_not_fit", tokens=after, limit=limit), code="would_not_fit")
+
+
+def _stood_for(row: Compaction) -> QuerySet[Row]:
+    """What is flagged with its summary, found by place: messages of the range, and the summary before it."""
+    places = Q(position__range=(row.covered_from, row.covered_to), is_summary=False) | Q(is_summary=True)
+    return Row.objects.filter(places, conversation=row.conversation_id, compacted_into=row.summary_message_id)
 
 
 def _drop_open(desk: Desk) -> None:
