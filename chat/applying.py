@@ -62,7 +62,7 @@ class Range(NamedTuple):
 def apply_ready(desk: Desk, row: Compaction) -> Compaction | None:
     """Apply a run that is ready, if nothing in its range has changed; else it is stale and None is returned."""
     guard = Guard(State.READY, row.attempt)
-    marks, _ = stored_marks(desk.conversation, row.covered_from or 0, row.covered_to or 0)
+    marks = stored_marks(desk.conversation, row.covered_from or 0, row.covered_to or 0)
     if fingerprint_of(map(line_of, marks)) != row.covered_hash:
         overtake(desk, row, guard)
         return None

@@ -15,7 +15,7 @@ from chat.compaction_work import Work
 from chat.errors import NotFound
 from chat.events import CompactionFailed, CompactionProgress
 from chat.locking import Desk, locked
-from chat.range_guard import stored_marks
+from chat.range_guard import stored_state
 from compaction.engine import Plan
 from compaction.errors import CompactionError
 from compaction.models import Compaction, State
@@ -34,10 +34,13 @@ def store(work: Work, plan: Plan, started: float) -> None:
     guard = Guard(State.RUNNING, row.attempt)
     try:
         with locked(row.conversation_id) as desk:
-            marks, turn_runs = stored_marks(desk.conversation, plan.covered_from, plan.covered_to)
-            if marks != work.marks(plan.covered_from, plan.covered_to):
+            range_ = plan.covered_from, plan.covered_to
+            state, turn_runs = stored_state(desk.conversation, *range_)
+            if state != work.state(*range_):
                 overtake(desk, row, guard)
             elif turn_runs:
+                row.covered_ids = [entry.id for entry in plan.covered]
+                row.covered_hash = work.covered_hash(*range_)
                 _keep_for_boundary(desk, row, guard)
             else:
                 arrived = desk.conversation.live_tokens - work.live_tokens
@@ -104,8 +107,6 @@ def _fill(row: Compaction, work: Work, plan: Plan, started: float) -> None:
     factor = work.settings.factor
     row.prefix = plan.prefix.to_json()
     row.covered_from, row.covered_to = plan.covered_from, plan.covered_to
-    row.covered_ids = [entry.id for entry in plan.covered]
-    row.covered_hash = work.covered_hash(plan.covered_from, plan.covered_to)
     row.covered_count, row.keep_recent_count = len(plan.covered), len(plan.kept)
     row.tokens_before = row.tokens_before or round(plan.tokens_before * factor)
     row.tokens_after = round(plan.tokens_after * factor)

@@ -17,8 +17,9 @@ from chat import context, history, offered
 from chat.auxiliary import Summariser, summariser_of
 from chat.history import COLUMNS, CONTENT
 from chat.models import Conversation
-from chat.prepared import Part, Prepared, first_of
-from chat.range_guard import Mark, fingerprint, line_of, mark_of
+from chat.prepared import Part as Table
+from chat.prepared import Prepared, first_of
+from chat.range_guard import Part, State, fingerprint, line_of, mark_of, part_of, state_of, version_column
 from compaction.engine import EngineSettings
 from compaction.errors import CompactionError
 from compaction.models import Compaction, Reason
@@ -42,14 +43,14 @@ _RUN = Prepared(
     "LEFT JOIN agents_sitesettings s ON s.id = 1 "
     "LEFT JOIN agents_channel site ON site.id = s.default_auxiliary_channel_id "
     "WHERE r.id = %(id)s AND r.worker = %(worker)s AND r.state = 'running'",
-    Part(Compaction, "r"),
-    Part(Conversation, "c", ("conversation",)),
-    Part(Agent, "a", ("conversation", "agent")),
-    Part(Channel, "ch", ("conversation", "agent", "channel")),
-    Part(User, "u", ("requested_by",)),
-    Part(Channel, "own", ("conversation", "agent", "auxiliary_channel")),
-    Part(SiteSettings, "s", ("site",)),
-    Part(Channel, "site", ("site", "default_auxiliary_channel")),
+    Table(Compaction, "r"),
+    Table(Conversation, "c", ("conversation",)),
+    Table(Agent, "a", ("conversation", "agent")),
+    Table(Channel, "ch", ("conversation", "agent", "channel")),
+    Table(User, "u", ("requested_by",)),
+    Table(Channel, "own", ("conversation", "agent", "auxiliary_channel")),
+    Table(SiteSettings, "s", ("site",)),
+    Table(Channel, "site", ("site", "default_auxiliary_channel")),
     earlier_prefix="(SELECT CAST(p.prefix AS text) FROM compaction_compaction p WHERE p.conversation_id = c.id "
     "AND p.state = 'applied' ORDER BY p.id DESC LIMIT 1)",
     shared="EXISTS(SELECT 1 FROM chat_participant p WHERE p.conversation_id = c.id LIMIT 1 OFFSET 1)",
@@ -62,7 +63,7 @@ _RUN = Prepared(
 
 @dataclass(frozen=True)
 class Work:
-    """A claimed run with all it needs. `rows`: the live rows as they were read, for the guard of the commit."""
+    """A claimed run with all it needs. `rows`: the live rows as they were read, with versions, for the guard."""
 
     compaction: Compaction
     conversation: Conversation
@@ -74,20 +75,24 @@ class Work:
     live_tokens: int
 
     def prepare(self) -> None:
-        """What can be worked out before the summary is there: the marks and the lines of their fingerprint."""
-        _ = self._marked
+        """What can be worked out before the summary is there: what the rows add to the guard and to a fingerprint."""
+        _ = self._parts, self._lines
 
-    def marks(self, covered_from: int, covered_to: int) -> list[Mark]:
+    def state(self, covered_from: int, covered_to: int) -> State:
         """The guard: all live rows between two positions, inclusive, as they were read."""
-        return [mark for position, mark, _ in self._marked if covered_from <= position <= covered_to]
+        return state_of([part for position, part in self._parts if covered_from <= position <= covered_to])
 
     def covered_hash(self, covered_from: int, covered_to: int) -> str:
         """The same as one fingerprint, for a plan that waits for its boundary."""
-        return fingerprint(line for position, _, line in self._marked if covered_from <= position <= covered_to)
+        return fingerprint(line for position, line in self._lines if covered_from <= position <= covered_to)
 
     @cached_property
-    def _marked(self) -> list[tuple[int, Mark, str]]:
-        return [(row[1], mark, line_of(mark)) for row in self.rows for mark in [mark_of(row)]]
+    def _parts(self) -> list[tuple[int, Part]]:
+        return [(row[1], part_of(row)) for row in self.rows]
+
+    @cached_property
+    def _lines(self) -> list[tuple[int, str]]:
+        return [(row[1], line_of(mark_of(row))) for row in self.rows]
 
 
 def load_work(compaction_id: int, worker: str) -> Work | None:
@@ -98,7 +103,7 @@ def load_work(compaction_id: int, worker: str) -> Work | None:
     conversation, agent = row.conversation, row.conversation.agent
     summariser, refusal = _summariser(row)
     prefix = Prefix.from_json(orjson.loads(row.earlier_prefix)) if row.earlier_prefix else None  # type: ignore[attr-defined]
-    values = history.live_values(conversation)
+    values = history.live_values(conversation, version_column())
     schemas = offered.schemas(agent)
     live = history.entries_of(values, named=row.shared, keep=offered.kept_tools(agent))  # type: ignore[attr-defined]
     settings = _settings(row, summariser)

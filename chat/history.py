@@ -66,7 +66,7 @@ def _column(name: str) -> str:
 # The request of every turn is made from these two: as text, since building querysets would take longer than reading.
 _SELECTED = ", ".join(_column(name) for name in _NAMES)
 _LIVE = (
-    f"SELECT {_SELECTED} FROM chat_message m WHERE m.conversation_id = %(conversation)s AND NOT m.is_summary "  # noqa: S608
+    "FROM chat_message m WHERE m.conversation_id = %(conversation)s AND NOT m.is_summary "
     "AND m.position IS NOT NULL AND m.retired_at IS NULL AND m.compacted_into_id IS NULL "
     "AND m.status <> 'streaming' ORDER BY m.position"
 )
@@ -82,9 +82,10 @@ def live_rows(conversation: Conversation) -> QuerySet[Row]:
     return rows.exclude(status=MessageStatus.STREAMING).order_by("position")
 
 
-def live_values(conversation: Conversation) -> list[Values]:
-    """The same as `read` gives them, in a statement whose plan is kept."""
-    with executed(_LIVE, {"conversation": key(Conversation, conversation.pk)}) as cursor:
+def live_values(conversation: Conversation, *besides: str) -> list[Values]:
+    """The same as `read` gives them, in a statement whose plan is kept; `besides` are more columns at the end."""
+    sql = f"SELECT {', '.join([_SELECTED, *besides])} {_LIVE}"
+    with executed(sql, {"conversation": key(Conversation, conversation.pk)}) as cursor:
         found: list[Values] = cursor.fetchall()
     return found
 
@@ -201,6 +202,7 @@ def _entry(values: Values, named: bool, keep: frozenset[str]) -> Entry:
         pinned,
         cleared,
         turn,
+        *_,
     ) = values
     cleared_result = cleared is not None and role == "tool"
     if cleared_result:

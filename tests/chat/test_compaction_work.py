@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from django.db.models import QuerySet
+from django.utils import timezone
 
 from agents.messages import Message
 from agents.models import Calibration, Channel, SiteSettings
@@ -13,10 +17,10 @@ from chat import compacting, compaction_runs
 from chat.compaction_work import Work, load_work
 from chat.models import Conversation, Participant
 from chat.models import Message as Row
-from chat.range_guard import fingerprint, line_of, stored_marks
+from chat.range_guard import fingerprint, line_of, stored_marks, stored_state
 from compaction.engine import SummaryRequest
 from compaction.models import Compaction
-from tests.builders import make_conversation, make_user
+from tests.builders import add_messages, make_conversation, make_user, tool_round
 from tests.chat.scripting import compact, long_chat, small_agent
 from tests.upstream import Provider
 
@@ -137,7 +141,36 @@ def test_the_fingerprint_of_a_range_is_read_by_other_releases_too(conversation: 
 
     expected = hashlib.sha256("".join(lines).encode()).hexdigest()
     assert load(conversation).covered_hash(1, 4) == expected
-    assert fingerprint(map(line_of, stored_marks(conversation, 1, 4)[0])) == expected
+    assert fingerprint(map(line_of, stored_marks(conversation, 1, 4))) == expected
+
+
+CHANGES: dict[str, Callable[[QuerySet[Row]], Any]] = {
+    "content": lambda rows: rows.update(content="another text"),
+    "pin": lambda rows: rows.update(pinned=True),
+    "clearing": lambda rows: rows.filter(role="tool").update(cleared_at=timezone.now()),
+    "retirement": lambda rows: rows.update(retired_at=timezone.now()),
+    "removal": lambda rows: rows.delete(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_any_change_in_the_range_is_seen_by_the_guard(conversation: Conversation, change: str) -> None:
+    add_messages(conversation, tool_round("read_file", "what it says", path="notes.md"))
+    last = conversation.last_position
+    before = load(conversation).state(1, last)
+    assert stored_state(conversation, 1, last) == (before, False)
+
+    CHANGES[change](Row.objects.filter(conversation=conversation, position=last))
+
+    assert stored_state(conversation, 1, last) != (before, False)
+
+
+def test_a_change_outside_of_it_is_not(conversation: Conversation) -> None:
+    before = load(conversation).state(1, 20)
+
+    Row.objects.filter(conversation=conversation, position=21).update(content="another text")
+
+    assert stored_state(conversation, 1, 20) == (before, False)
 
 
 def test_a_failure_while_the_summary_is_written_closes_the_call(upstream: Provider) -> None:

@@ -20,12 +20,14 @@ def test_a_conversation_of_several_batches_goes_with_its_summaries() -> None:
     first = compact(conversation)
     add_messages(conversation, long_chat(turns=60, words=30))
     second = compact(conversation)
-    assert second.generation == 2 and first.covered_count + second.covered_count > 150
+    assert second.generation == 2
+    assert first.covered_count + second.covered_count > 150
     Conversation.objects.update(deleted_at=timezone.now())
 
     assert purge_conversation(conversation.pk) == 242
 
-    assert not Row.objects.exists() and not Conversation.objects.exists()
+    assert not Row.objects.exists()
+    assert not Conversation.objects.exists()
 
 
 def test_an_undone_summary_goes_too() -> None:
