@@ -17,9 +17,8 @@ from chat import context, history, offered
 from chat.auxiliary import Summariser, summariser_of
 from chat.history import COLUMNS, CONTENT
 from chat.models import Conversation
-from chat.prepared import Part as Table
-from chat.prepared import Prepared, first_of
-from chat.range_guard import Part, State, fingerprint, line_of, mark_of, part_of, state_of, version_column
+from chat.prepared import Part, Prepared, first_of
+from chat.range_guard import Sign, State, fingerprint, line_of, mark_of, sign_of, state_of, version_column
 from compaction.engine import EngineSettings
 from compaction.errors import CompactionError
 from compaction.models import Compaction, Reason
@@ -43,14 +42,14 @@ _RUN = Prepared(
     "LEFT JOIN agents_sitesettings s ON s.id = 1 "
     "LEFT JOIN agents_channel site ON site.id = s.default_auxiliary_channel_id "
     "WHERE r.id = %(id)s AND r.worker = %(worker)s AND r.state = 'running'",
-    Table(Compaction, "r"),
-    Table(Conversation, "c", ("conversation",)),
-    Table(Agent, "a", ("conversation", "agent")),
-    Table(Channel, "ch", ("conversation", "agent", "channel")),
-    Table(User, "u", ("requested_by",)),
-    Table(Channel, "own", ("conversation", "agent", "auxiliary_channel")),
-    Table(SiteSettings, "s", ("site",)),
-    Table(Channel, "site", ("site", "default_auxiliary_channel")),
+    Part(Compaction, "r"),
+    Part(Conversation, "c", ("conversation",)),
+    Part(Agent, "a", ("conversation", "agent")),
+    Part(Channel, "ch", ("conversation", "agent", "channel")),
+    Part(User, "u", ("requested_by",)),
+    Part(Channel, "own", ("conversation", "agent", "auxiliary_channel")),
+    Part(SiteSettings, "s", ("site",)),
+    Part(Channel, "site", ("site", "default_auxiliary_channel")),
     earlier_prefix="(SELECT CAST(p.prefix AS text) FROM compaction_compaction p WHERE p.conversation_id = c.id "
     "AND p.state = 'applied' ORDER BY p.id DESC LIMIT 1)",
     shared="EXISTS(SELECT 1 FROM chat_participant p WHERE p.conversation_id = c.id LIMIT 1 OFFSET 1)",
@@ -76,19 +75,19 @@ class Work:
 
     def prepare(self) -> None:
         """What can be worked out before the summary is there: what the rows add to the guard and to a fingerprint."""
-        _ = self._parts, self._lines
+        _ = self._signs, self._lines
 
     def state(self, covered_from: int, covered_to: int) -> State:
         """The guard: all live rows between two positions, inclusive, as they were read."""
-        return state_of([part for position, part in self._parts if covered_from <= position <= covered_to])
+        return state_of([sign for position, sign in self._signs if covered_from <= position <= covered_to])
 
     def covered_hash(self, covered_from: int, covered_to: int) -> str:
         """The same as one fingerprint, for a plan that waits for its boundary."""
         return fingerprint(line for position, line in self._lines if covered_from <= position <= covered_to)
 
     @cached_property
-    def _parts(self) -> list[tuple[int, Part]]:
-        return [(row[1], part_of(row)) for row in self.rows]
+    def _signs(self) -> list[tuple[int, Sign]]:
+        return [(row[1], sign_of(row)) for row in self.rows]
 
     @cached_property
     def _lines(self) -> list[tuple[int, str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from django.db import connection
 
@@ -21,9 +21,8 @@ from chat.prepared import executed, key
 # What a row holds that a plan depends on: its text, and its id, marks and cost in one number. A message's parts and
 # calls never change without its cost or its conversation's epoch.
 Mark = tuple[str, int]
-# What a row adds to a state: its mark or its version.
-Part = Any
-State = Any  # the marks in order, or the number and the sum of the versions
+Sign = Mark | int  # what a row adds to a state: its mark or its version
+State = list[Sign] | tuple[int, int]  # the marks in order, or the number and the sum of the versions
 
 _MOST_TOKENS: Final = 1 << 26
 _NUMBER: Final = (
@@ -43,18 +42,18 @@ _VERSIONS: Final = f"SELECT COUNT(*), CAST(COALESCE(SUM({_VERSION}), 0) AS TEXT)
 
 
 def version_column() -> str:
-    """What `history.live_values` reads besides for `part_of`, as a piece of SQL."""
+    """What `history.live_values` reads besides for `sign_of`, as a piece of SQL."""
     return _VERSION if connection.vendor == "postgresql" else "0"
 
 
-def part_of(row: Sequence[Any]) -> Part:
+def sign_of(row: Sequence[Any]) -> Sign:
     """What a live row, read with its version at the end, adds to a state."""
-    return row[-1] if connection.vendor == "postgresql" else mark_of(row)
+    return int(row[-1]) if connection.vendor == "postgresql" else mark_of(row)
 
 
-def state_of(parts: list[Part]) -> State:
+def state_of(signs: list[Sign]) -> State:
     """The state of live rows as they were read."""
-    return (len(parts), sum(parts)) if connection.vendor == "postgresql" else parts
+    return (len(signs), sum(cast("list[int]", signs))) if connection.vendor == "postgresql" else signs
 
 
 def stored_state(conversation: Conversation, first: int, last: int) -> tuple[State, bool]:

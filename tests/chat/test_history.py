@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from agents.messages import ContentPart, Message
 from chat import history, viewing
 from chat.models import Message as Row
+from chat.reading import read_page
 from tests.builders import add_messages, make_agent, make_conversation, make_user, tool_round
 from tests.chat.scripting import compact, long_chat, reload, small_agent
 
@@ -112,3 +114,22 @@ def test_the_model_view_names_what_nobody_said() -> None:
     assert view["kinds"][at - 1] == "tool"
     assert view["messages"][at]["role"] == "user"
     assert "user" in view["kinds"]
+
+
+def test_no_two_messages_share_a_position() -> None:
+    conversation = make_conversation(["one", "two"])
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Row.objects.create(conversation=conversation, position=2, role="user", content="two again")
+
+
+def test_summaries_share_it_with_a_message_and_with_each_other() -> None:
+    conversation = make_conversation(["one", "two", "three"])
+    first, second = (
+        Row.objects.create(conversation=conversation, position=2, role="user", content=text, is_summary=True)
+        for text in ("a summary", "a later one")
+    )
+
+    shown = read_page(conversation, "full").rows
+
+    assert [row.content for row in shown] == ["one", "two", first.content, second.content, "three"]
