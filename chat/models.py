@@ -6,7 +6,7 @@ import uuid
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Case, F, Q, When
+from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
 
@@ -170,8 +170,6 @@ class MessageStatus(models.TextChoices):
     FAILED = "failed", _("failed")
 
 
-# No two messages share a position; summaries do, with the message they stand after and with each other.
-PLACE = Case(When(is_summary=True, then=F("id")), default=F("position"), output_field=models.BigIntegerField())
 LIVE = Q(position__isnull=False, retired_at__isnull=True, compacted_into__isnull=True)
 
 # Rows of answers that said nothing were put away and belong to nobody.
@@ -238,9 +236,10 @@ class Message(models.Model):
     class Meta:
         ordering = ["position", "is_summary", "id"]
         constraints = [
-            # The order of reading too: one index for both, since every compaction writes its rows anew into each.
             models.UniqueConstraint(
-                F("conversation"), F("position"), F("is_summary"), PLACE, name="one_message_per_place"
+                fields=["conversation", "position"],
+                condition=Q(is_summary=False, position__isnull=False),
+                name="one_message_per_position",
             ),
             models.UniqueConstraint(
                 fields=["conversation", "author", "client_id"],
@@ -257,6 +256,7 @@ class Message(models.Model):
             ),
         ]
         indexes = [
+            models.Index(fields=["conversation", "position", "is_summary", "id"], name="messages_in_order"),
             # In the whole order: PostgreSQL, before it knows its tables, would sort all of them for the newest fifty.
             models.Index(
                 fields=["conversation", "position", "is_summary", "id"], condition=LIVE, name="live_messages_in_order"

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from agents.messages import Message
 from agents.models import Calibration
 from agents.usage import Usage
-from chat import context, history
+from chat import advice, context, history
 from chat.locking import locked
 from chat.models import Conversation
 from chat.models import Message as Row
@@ -161,3 +161,18 @@ def test_the_meter_speaks_the_protocol() -> None:
     assert set(event["thresholds"]) == {"warn", "auto", "hard", "block"}
     assert event["advice"]["turns_left"] > 0
     assert event["advice"]["refusal"] is None
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL plans by size")
+@pytest.mark.parametrize(("statement", "least"), [(context._MEASURE, 4), (advice._RECENT, 1)])
+def test_the_meter_looks_at_no_message_that_a_summary_stands_for(statement: str, least: int) -> None:
+    conversation = make_conversation(["hello", "hi"])
+    values = {"channel": 1, "model": "m", "conversation": conversation.pk.hex, "position": 1}
+
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {statement}", values)
+        steps = [row[3] for row in cursor.fetchall() if row[3].startswith(("SEARCH m ", "SCAN m"))]
+
+    short = ("USING INDEX live_messages", "USING INDEX pinned_messages", "USING INDEX summaries", "(rowid=?)")
+    assert len(steps) >= least
+    assert [step for step in steps if not any(way in step for way in short)] == []
