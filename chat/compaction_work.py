@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import orjson
 from django.contrib.auth.models import User
@@ -15,7 +14,7 @@ from agents import tokens
 from agents.models import Agent, Channel, SiteSettings
 from chat import context, history, offered
 from chat.auxiliary import Summariser, summariser_of
-from chat.history import COLUMNS, CONTENT
+from chat.history import COLUMNS, CONTENT, Values
 from chat.models import Conversation
 from chat.prepared import Part, Prepared, first_of
 from chat.range_guard import Sign, State, fingerprint, line_of, mark_of, sign_of, state_of, version_column
@@ -67,7 +66,7 @@ class Work:
     compaction: Compaction
     conversation: Conversation
     transcript: Transcript
-    rows: list[tuple[Any, ...]]
+    rows: list[Values]
     summariser: Summariser | None
     refusal: CompactionError | None  # why there is no summariser
     settings: EngineSettings
@@ -102,9 +101,8 @@ def load_work(compaction_id: int, worker: str) -> Work | None:
     conversation, agent = row.conversation, row.conversation.agent
     summariser, refusal = _summariser(row)
     prefix = Prefix.from_json(orjson.loads(row.earlier_prefix)) if row.earlier_prefix else None  # type: ignore[attr-defined]
-    values = history.live_values(conversation, version_column())
     schemas = offered.schemas(agent)
-    live = history.entries_of(values, named=row.shared, keep=offered.kept_tools(agent))  # type: ignore[attr-defined]
+    values, live = _live(conversation, row.shared)  # type: ignore[attr-defined]
     settings = _settings(row, summariser)
     transcript = Transcript(
         live=live,
@@ -117,6 +115,17 @@ def load_work(compaction_id: int, worker: str) -> Work | None:
         tools=schemas,
     )
     return Work(row, conversation, transcript, values, summariser, refusal, settings, conversation.live_tokens)
+
+
+def _live(conversation: Conversation, named: bool) -> tuple[list[Values], tuple[Entry, ...]]:
+    """The live rows and the entries made of them."""
+    keep = offered.kept_tools(conversation.agent)
+    values: list[Values] = []
+    live: list[Entry] = []
+    for batch in history.live_batches(conversation, version_column()):
+        values += batch
+        live += history.entries_of(batch, named=named, keep=keep)
+    return values, tuple(live)
 
 
 def _row(compaction_id: int, worker: str) -> Compaction | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from agents.text import clean
 from chat import offered
 from chat.models import LIVE, Conversation, MessageStatus
 from chat.models import Message as Row
-from chat.prepared import executed, key
+from chat.prepared import executed, key, streamed
 from compaction.microcompact import CLEARED
 from compaction.transcript import Entry, Prefix, Transcript
 from compaction.validate import complete_pairs, with_readable_calls
@@ -50,6 +50,7 @@ _JSON = ("parts", "tool_calls")
 _BOOLEAN = ("is_error", "pinned")
 COLUMNS: tuple[str | Combinable, ...] = tuple(Cast(name, TextField()) if name in _JSON else name for name in _NAMES)
 CONTENT = _NAMES.index("content")
+_BATCH = 200  # rows that entries are made of while the next ones are on their way
 # Providers refuse these in a name.
 _UNSAFE_IN_NAME = re.compile(r"[\s<|\\/>]+")
 
@@ -82,12 +83,17 @@ def live_rows(conversation: Conversation) -> QuerySet[Row]:
     return rows.exclude(status=MessageStatus.STREAMING).order_by("position")
 
 
-def live_values(conversation: Conversation, *besides: str) -> list[Values]:
-    """The same as `read` gives them, in a statement whose plan is kept; `besides` are more columns at the end."""
-    sql = f"SELECT {', '.join([_SELECTED, *besides])} {_LIVE}"
-    with executed(sql, {"conversation": key(Conversation, conversation.pk)}) as cursor:
+def live_values(conversation: Conversation) -> list[Values]:
+    """The same as `read` gives them, in a statement whose plan is kept."""
+    with executed(f"SELECT {_SELECTED} {_LIVE}", {"conversation": key(Conversation, conversation.pk)}) as cursor:
         found: list[Values] = cursor.fetchall()
     return found
+
+
+def live_batches(conversation: Conversation, *besides: str) -> Iterator[list[Values]]:
+    """The same for many rows: worked on while the database still sends; `besides` are more columns at the end."""
+    sql = f"SELECT {', '.join([_SELECTED, *besides])} {_LIVE}"
+    return streamed(sql, {"conversation": key(Conversation, conversation.pk)}, _BATCH)
 
 
 def pinned_covered_rows(conversation: Conversation) -> QuerySet[Row]:

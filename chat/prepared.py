@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
+from itertools import chain, islice
 from typing import Any
 
 import orjson
@@ -32,8 +33,32 @@ def executed(sql: str, values: Values) -> Iterator[Any]:
         yield cursor
 
 
+def streamed(sql: str, values: Values, size: int) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows in batches of `size`, each as soon as it is there: the database goes on sending while it is worked on.
+
+    No other statement may be executed until the last batch was taken. Only PostgreSQL gives more than one.
+    """
+    with _cursor() as cursor:
+        if not _can_stream():
+            cursor.execute(sql, values)
+            yield cursor.fetchall()
+            return
+
+        def begin(sql: str, values: Values, many: bool, context: object) -> Iterator[tuple[Any, ...]]:
+            rows = cursor.cursor.stream(sql, values, size=size)
+            return chain(list(islice(rows, size)), rows)
+
+        execute: Any = begin
+        for wrapper in reversed(connection.execute_wrappers):
+            execute = partial(wrapper, execute)
+        with connection.wrap_database_errors:
+            rows = execute(sql, values, False, {"connection": connection, "cursor": cursor})
+            while batch := list(islice(rows, size)):
+                yield batch
+
+
 def _cursor() -> Any:
-    if connection.vendor != "postgresql" or connection.queries_logged:  # only Django's own can show what they sent
+    if not _has_own_cursors():
         return connection.cursor()
     # Django's own cursors put the values into the text, so that every statement is a new one to PostgreSQL.
     from django.db.backends.postgresql.base import ServerBindingCursor
@@ -41,6 +66,19 @@ def _cursor() -> Any:
     connection.ensure_connection()
     opened: Any = connection
     return opened._prepare_cursor(ServerBindingCursor(opened.connection))  # type: ignore[call-arg]
+
+
+def _has_own_cursors() -> bool:
+    return connection.vendor == "postgresql" and not connection.queries_logged  # only Django's can show what they sent
+
+
+def _can_stream() -> bool:
+    """Whether PostgreSQL's library, since its version 17, hands over rows in batches."""
+    if not _has_own_cursors():
+        return False
+    from psycopg import capabilities
+
+    return capabilities.has_stream_chunked()
 
 
 @dataclass(frozen=True, slots=True)

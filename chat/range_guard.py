@@ -42,7 +42,7 @@ _VERSIONS: Final = f"SELECT COUNT(*), CAST(COALESCE(SUM({_VERSION}), 0) AS TEXT)
 
 
 def version_column() -> str:
-    """What `history.live_values` reads besides for `sign_of`, as a piece of SQL."""
+    """What `history.live_batches` reads besides for `sign_of`, as a piece of SQL."""
     return _VERSION if connection.vendor == "postgresql" else "0"
 
 
@@ -78,7 +78,7 @@ def _fetch(sql: str, conversation: Conversation, first: int, last: int) -> list[
 
 
 def mark_of(row: Sequence[Any]) -> Mark:
-    """The mark of a live row as `history.live_values` reads it."""
+    """The mark of a live row as `history.live_batches` reads it."""
     cleared = row[13] is not None
     sent = CLEARED_TOKENS if cleared and row[2] == "tool" else row[11]
     return row[4], (row[0] * 4 + (2 if row[12] else 0) + cleared) * _MOST_TOKENS + sent
