@@ -82,19 +82,30 @@ def apply(desk: Desk, row: Compaction, range_: Range, guard: Guard, *, tokens_af
     conversation = desk.conversation
     prefix = Prefix.from_json(row.prefix or {})
     summary = _insert_summary(conversation, row, prefix)
-    _flag(conversation, row, summary, range_.kept)
-    earlier = _flag_earlier(conversation, summary) if row.generation > 1 else 0
-    conversation.live_tokens += prefix.tokens - earlier - range_.tokens
-    desk.new_epoch()
-    if row.reason == Reason.MANUAL:
-        conversation.paused = False
-    note_end(conversation, row, State.APPLIED)
-    row.situation = place_of(conversation)  # what comes after it is measured against the context it made
-    row.state, row.summary_message, row.applied_at = State.APPLIED, summary, timezone.now()
-    row.tokens_after = context.measure(conversation).used_tokens if tokens_after is None else tokens_after
-    row.gain = (row.tokens_before or 0) - row.tokens_after
-    write(row, guard)
-    _tell(desk, row, summary, prefix)
+    with prepared.sent_ahead():
+        _flag(conversation, row, summary, range_.kept)
+        earlier = _flag_earlier(conversation, summary) if row.generation > 1 else 0
+        conversation.live_tokens += prefix.tokens - earlier - range_.tokens
+        desk.new_epoch()
+        if row.reason == Reason.MANUAL:
+            conversation.paused = False
+        note_end(conversation, row, State.APPLIED)
+        row.situation = place_of(conversation)  # what comes after it is measured against the context it made
+        row.state, row.summary_message, row.applied_at = State.APPLIED, summary, timezone.now()
+        row.tokens_after = context.measure(conversation).used_tokens if tokens_after is None else tokens_after
+        row.gain = (row.tokens_before or 0) - row.tokens_after
+        _tell(desk, row, summary, prefix)
+        write(row, guard)
+    logger.info(
+        "compaction %d applied: %d messages, %d -> %d tokens, %d kept, %d ms, by %s",
+        row.pk,
+        row.covered_count,
+        row.tokens_before or 0,
+        row.tokens_after,
+        row.keep_recent_count,
+        row.duration_ms or 0,
+        f"{row.channel_name}/{row.model}" if row.model else row.strategy,
+    )
 
 
 def overtake(desk: Desk, row: Compaction, guard: Guard) -> None:
@@ -192,16 +203,6 @@ def _into(summary: Row, conversation: Conversation) -> dict[str, Any]:
 
 
 def _tell(desk: Desk, row: Compaction, summary: Row, prefix: Prefix) -> None:
-    logger.info(
-        "compaction %d applied: %d messages, %d -> %d tokens, %d kept, %d ms, by %s",
-        row.pk,
-        row.covered_count,
-        row.tokens_before or 0,
-        row.tokens_after or 0,
-        row.keep_recent_count,
-        row.duration_ms or 0,
-        f"{row.channel_name}/{row.model}" if row.model else row.strategy,
-    )
     desk.emit(MessageStored(present_message(summary)))
     desk.emit(
         CompactionDone(

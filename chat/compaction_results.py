@@ -99,7 +99,7 @@ def _keep_for_boundary(desk: Desk, row: Compaction, guard: Guard) -> None:
 def _range_of(plan: Plan) -> Range:
     covered = {entry.id for entry in plan.covered}
     kept = [entry.id for entry in plan.between if entry.id not in covered]
-    return Range(kept, sum(entry.tokens for entry in plan.covered))
+    return Range(kept, sum([entry.tokens for entry in plan.covered]))
 
 
 def _fill(row: Compaction, work: Work, plan: Plan, started: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -78,19 +79,23 @@ class Work:
 
     def state(self, covered_from: int, covered_to: int) -> State:
         """The guard: all live rows between two positions, inclusive, as they were read."""
-        return state_of([sign for position, sign in self._signs if covered_from <= position <= covered_to])
+        return state_of(self._signs[self._between(covered_from, covered_to)])
 
     def covered_hash(self, covered_from: int, covered_to: int) -> str:
         """The same as one fingerprint, for a plan that waits for its boundary."""
-        return fingerprint(line for position, line in self._lines if covered_from <= position <= covered_to)
+        return fingerprint(self._lines[self._between(covered_from, covered_to)])
+
+    def _between(self, first: int, last: int) -> slice:
+        start = bisect_left(self.rows, first, key=_position)
+        return slice(start, bisect_right(self.rows, last, start, key=_position))
 
     @cached_property
-    def _signs(self) -> list[tuple[int, Sign]]:
-        return [(row[1], sign_of(row)) for row in self.rows]
+    def _signs(self) -> list[Sign]:
+        return [sign_of(row) for row in self.rows]
 
     @cached_property
-    def _lines(self) -> list[tuple[int, str]]:
-        return [(row[1], line_of(mark_of(row))) for row in self.rows]
+    def _lines(self) -> list[str]:
+        return [line_of(mark_of(row)) for row in self.rows]
 
 
 def load_work(compaction_id: int, worker: str) -> Work | None:
@@ -126,6 +131,11 @@ def _live(conversation: Conversation, named: bool) -> tuple[list[Values], tuple[
         values += batch
         live += history.entries_of(batch, named=named, keep=keep)
     return values, tuple(live)
+
+
+def _position(row: Values) -> int:
+    position: int = row[1]
+    return position
 
 
 def _row(compaction_id: int, worker: str) -> Compaction | None:

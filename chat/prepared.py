@@ -9,7 +9,7 @@ connection for every transaction that cannot work: DATABASE_PREPARE=0 switches i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -33,7 +33,7 @@ def executed(sql: str, values: Values) -> Iterator[Any]:
         yield cursor
 
 
-def streamed(sql: str, values: Values, size: int) -> Iterator[list[tuple[Any, ...]]]:
+def streamed(sql: str, values: Values, size: int) -> Generator[list[tuple[Any, ...]], None, None]:
     """The rows in batches of `size`, each as soon as it is there: the database goes on sending while it is worked on.
 
     No other statement may be executed until the last batch was taken. Only PostgreSQL gives more than one.
@@ -55,6 +55,19 @@ def streamed(sql: str, values: Values, size: int) -> Iterator[list[tuple[Any, ..
             rows = execute(sql, values, False, {"connection": connection, "cursor": cursor})
             while batch := list(islice(rows, size)):
                 yield batch
+
+
+@contextmanager
+def sent_ahead() -> Iterator[None]:
+    """What is executed in it is sent at once and waited for where its rows are asked for, at the end at the latest.
+
+    For statements that take long, with work beside them that does not need their answer. Only PostgreSQL does so.
+    """
+    if not _has_own_cursors():
+        yield
+        return
+    with connection.wrap_database_errors, connection.connection.pipeline():
+        yield
 
 
 def _cursor() -> Any:
@@ -253,9 +266,10 @@ def write(row: Model, names: Sequence[str], **guard: Any) -> bool:
     columns = ", ".join(f"{quote(field.column)} = %s" for field in fields)  # type: ignore[union-attr,arg-type]
     values = [_stored(field, getattr(row, field.attname)) for field in fields]  # type: ignore[arg-type,union-attr]
     held = "".join(f" AND {quote(name)} = %s" for name in guard)
-    sql = f"UPDATE {quote(row._meta.db_table)} SET {columns} WHERE {quote(pk.column or '')} = %s{held}"  # noqa: S608
+    where = f"WHERE {quote(pk.column or '')} = %s{held} RETURNING 1"
+    sql = f"UPDATE {quote(row._meta.db_table)} SET {columns} {where}"  # noqa: S608
     with executed(sql, [*values, key(type(row), row.pk), *guard.values()]) as cursor:
-        return bool(cursor.rowcount)
+        return cursor.fetchone() is not None
 
 
 def key(model: type[Model], value: Any) -> Any:

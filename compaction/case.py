@@ -107,7 +107,7 @@ def _tail(chosen: Strategy, thresholds: Thresholds, transcript: Transcript, sett
     budget = chosen.tail(thresholds, settings.keep_recent, settings.factor)
     if settings.reason != "manual":
         return budget
-    live = sum(entry.tokens for entry in transcript.live)
+    live = sum([entry.tokens for entry in transcript.live])
     return replace(budget, tokens=min(budget.tokens, live * chosen.tail_percent // 100))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from compaction import fallback, quality, sections
 from compaction.case import LEAST_LIST, PREFIX_TOKENS, Case
 from compaction.counting import Count, Counter
+from compaction.identifiers import Finder
 from compaction.language import Headings, prose_of_conversation
 from compaction.prompts import CLOSING, USER_MESSAGES
 from compaction.quality import Fault, Quality
@@ -63,7 +64,9 @@ class Material:
     earlier: str = ""  # its eight written sections
     earlier_list: str = ""  # its section of people's messages
     rebuilt: bool = False
+    find: Finder = field(default_factory=Finder, repr=False, compare=False)  # names in what is written
     _statements: dict[int, Statements] = field(default_factory=dict, repr=False, compare=False)
+    _copies: dict[tuple[int, ...], Verbatim] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def people(self) -> list[Said]:
@@ -81,13 +84,20 @@ class Material:
             self._statements[budget] = list_statements(self.people, self.earlier_list, budget)
         return self._statements[budget]
 
+    def copies(self, whole: tuple[int, ...], budget: int, headings: Headings) -> Verbatim:
+        """Copies of what is not whole in their list, within a budget (tokens)."""
+        which = (budget, *whole)
+        if which not in self._copies:
+            self._copies[which] = repeat_verbatim(self.people, whole, budget, headings)
+        return self._copies[which]
+
 
 def prepare(case: Case, material: Material, headings: Headings, count: Counter) -> None:
     """Reads and counts what will stand beside any summary of the usual size, so that it need not be done afterwards."""
     room = _room(case, case.strategy, OUTPUT_FLOOR)
     statements = material.statements(room.listed)
     count.keep(f"{statements.text(headings)}\n\n")  # and the next heading
-    count.keep(_copies(material, statements, room, headings).text)
+    count.keep(material.copies(statements.whole, room.copied, headings).text)
     _ = material.names
     prose_of_conversation(case.conversation)
 
@@ -122,6 +132,10 @@ class Room:
     named: int = 0
     restored: int = 0
     left: int = 0
+
+    @property
+    def copied(self) -> int:
+        return min(self.verbatim, self.left // 3)
 
 
 def _room(case: Case, chosen: Strategy, written: int) -> Room:
@@ -170,11 +184,11 @@ def _add(
         statements = material.statements(room.listed)
     else:
         statements = fallback.pick_statements(people, material.earlier_list, room.listed)
-    verbatim = _copies(material, statements, room, headings)
+    verbatim = material.copies(statements.whole, room.copied, headings)
     left -= verbatim.tokens
     wanted = material.names
     own_words = "\n".join(body for index, body in bodies.items() if index != USER_MESSAGES)
-    written_percent, missing = quality.lost_facts(wanted, own_words)
+    written_percent, missing = quality.lost_facts(wanted, own_words, material.find)
     missing = unseen(missing, people, statements, verbatim)
     named, missing = name_missing(statements, people, missing, min(room.named, left))
     left -= named.tokens - statements.tokens
@@ -183,10 +197,6 @@ def _add(
     missing = [name for name in missing if name not in restored.text]
     percent, fault = quality.reachable_share(wanted, missing)
     return _Added(listed, verbatim, restored, len(wanted), written_percent, tuple(missing), percent, fault)
-
-
-def _copies(material: Material, statements: Statements, room: Room, headings: Headings) -> Verbatim:
-    return repeat_verbatim(material.people, statements.whole, min(room.verbatim, room.left // 3), headings)
 
 
 def _composed(

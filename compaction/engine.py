@@ -162,7 +162,7 @@ def _by_model(case: Case, mask_secrets: bool, calls: Calls, count: Counter, repo
     brief = Brief(headings, words=max(200, limit * 6 // 10), instructions=case.settings.instructions)
     material = _material(case, reader, brief, count)
     calls.meanwhile = lambda: prepare(case, material, headings, count)
-    calls.follow = count.follow
+    calls.follow = _following(count, material)
     report("summarize", 0.05)
     entries = prune(material.entries, mask_secrets=mask_secrets)
     draft = summarize(entries, reader, replace(brief, earlier=material.earlier), calls, count)
@@ -179,6 +179,16 @@ def _by_model(case: Case, mask_secrets: bool, calls: Calls, count: Counter, repo
         error.quality = outcome.quality.to_json()
         raise error
     return outcome
+
+
+def _following(count: Counter, material: Material) -> Callable[[str], None]:
+    """What can be told of a draft before its end: its tokens and its names, line by line."""
+
+    def follow(text: str) -> None:
+        count.follow(text)
+        material.find.follow(text)
+
+    return follow
 
 
 def _material(case: Case, reader: Reader, brief: Brief, count: Count) -> Material:

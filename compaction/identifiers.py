@@ -59,6 +59,26 @@ def identifiers(text: str) -> set[str]:
     return found
 
 
+class Finder:
+    """The identifiers of texts that come back nearly the same. None goes beyond its line: each line is read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, set[str]] = {}
+
+    def __call__(self, text: str) -> set[str]:
+        return set().union(*map(self._of, text.split("\n")))
+
+    def follow(self, text: str) -> None:
+        """Reads the whole lines of a text that is still being written."""
+        self(text[: text.rfind("\n") + 1])
+
+    def _of(self, line: str) -> set[str]:
+        found = self._known.get(line)
+        if found is None:
+            found = self._known[line] = identifiers(line)
+        return found
+
+
 @lru_cache(maxsize=8_192)
 def _kind(word: str) -> Kind:
     """What a word is by itself: number, path, file, code name or abbreviation; a capitalised word; neither."""
@@ -89,10 +109,10 @@ def _is_path(word: str) -> bool:
     return word[0] in "/~.\\" or word.count("/") > 1 or "\\" in word or "." in word or "_" in word or "-" in word
 
 
-def reachable(wanted: Iterable[str], text: str) -> tuple[int, list[str]]:
-    """How many of the wanted identifiers stand in a text, and those that do not."""
+def reachable(wanted: Iterable[str], text: str, find: Callable[[str], set[str]] = identifiers) -> tuple[int, list[str]]:
+    """How many of the wanted identifiers stand in a text, and those that do not. `find` may know the text already."""
     wanted = list(wanted)
-    there = identifiers(text)
+    there = find(text)
     doubtful = [name for name in wanted if name not in there]
     if not doubtful:
         return len(wanted), []

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from compaction import prompts, sections
-from compaction.identifiers import reachable
+from compaction.identifiers import identifiers, reachable
 from compaction.language import Headings, same_language
 from compaction.masking import mask
 from compaction.statements import Said
@@ -97,11 +97,13 @@ def names_of(messages: Sequence[Said]) -> list[str]:
     return list(found)
 
 
-def lost_facts(wanted: Sequence[str], text: str) -> tuple[int, list[str]]:
-    """Share of the wanted names that stand in a text (percent), and those that do not."""
+def lost_facts(
+    wanted: Sequence[str], text: str, find: Callable[[str], set[str]] = identifiers
+) -> tuple[int, list[str]]:
+    """Share of the wanted names that stand in a text (percent), and those that do not. `find` as in `reachable`."""
     if not wanted:
         return 100, []
-    there, missing = reachable(wanted, text)
+    there, missing = reachable(wanted, text, find)
     return there * 100 // len(wanted), missing
 
 

@@ -89,7 +89,7 @@ class Transcript:
     def tokens(self) -> int:
         """Raw tokens of the whole request."""
         prefix = self.prefix.tokens if self.prefix else 0
-        entries = sum(entry.tokens for entry in (*self.pinned_covered, *self.live))
+        entries = sum([entry.tokens for entry in (*self.pinned_covered, *self.live)])
         return self.system_tokens + self.tool_tokens + prefix + entries
 
     def request(self) -> tuple[Message, ...]:

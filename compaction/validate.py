@@ -32,7 +32,7 @@ def fault(messages: Sequence[Message]) -> str:
             continue
         if waiting:
             return f"a call before message {index} has no result"
-        if message.role == "assistant" and _is_blank(message):
+        if not message.content and message.role == "assistant" and _is_blank(message):
             return f"message {index} is blank"
         for call in message.tool_calls:
             if not call.id or call.id in seen:

@@ -17,6 +17,9 @@ _MARKER_TOKENS = 14  # what a marker line costs, roughly and rather more (tokens
 
 def prune(covered: Sequence[Entry], *, mask_secrets: bool = False) -> tuple[Entry, ...]:
     """The covered entries as the summariser reads them. Half a secret is one too: it is masked before the cut."""
+    messages = [entry.message for entry in covered]
+    if not any(message.role == "tool" or message.parts or message.tool_calls for message in messages):
+        return tuple(covered)
     names = tool_names(covered)
     return tuple(_pruned(entry, names.get(index, ""), mask_secrets) for index, entry in enumerate(covered))
 

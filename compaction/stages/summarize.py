@@ -158,7 +158,7 @@ def _in_parts(entries: Sequence[Entry], reader: Reader, brief: Brief, count: Cal
     """The transcript as the texts of one or more requests."""
     whole = input_budget(reader, brief, count)
     show = _render_masked if reader.mask_secrets else render
-    if sum(entry.tokens + _LINE_TOKENS for entry in entries) <= whole:
+    if sum([entry.tokens + _LINE_TOKENS for entry in entries]) <= whole:
         return ["\n\n".join([show(entry) for entry in entries])]
     # From the second part on the summary so far is read as well; the first may have an earlier one already.
     budget = input_budget(reader, replace(brief, earlier="", parts=2), count) - max(

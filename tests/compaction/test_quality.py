@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from compaction.identifiers import identifiers, reachable
+from compaction.identifiers import Finder, identifiers, reachable
 from compaction.language import headings_for, same_language, script_of
 from compaction.masking import mask
 from compaction.quality import read_draft
@@ -40,6 +42,18 @@ JAPANESE = "この計画は朝のうちに終わらせる必要があると全�
 )
 def test_identifiers(text: str, found: set[str]) -> None:
     assert identifiers(text) == found
+
+
+PIECES = st.sampled_from([*"aA1bZ \n\r\u2028./\\@~-_:*'’,;!?(「」“”カナタ漢", "http", "https://", "Ada", "src/a.py"])
+
+
+@given(st.lists(PIECES, max_size=40).map("".join), st.integers(0, 40))
+@example("keep src/a.py\nand Bob", 15)
+def test_a_text_that_was_followed_line_by_line_has_the_same_names(text: str, seen: int) -> None:
+    find = Finder()
+    find.follow(text[:seen])
+
+    assert find(text) == identifiers(text)
 
 
 def test_short_numbers_are_not_found_inside_others() -> None:

@@ -1,0 +1,103 @@
+"""Statements of the quick ways: in batches, and sent ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+
+from chat import prepared
+from chat.models import Conversation
+from tests.builders import make_conversation
+
+COUNTED = "SELECT m.position FROM chat_message m WHERE m.conversation_id = %(id)s ORDER BY m.position"
+DIVIDED = "SELECT 1 / (8 - m.position) FROM chat_message m WHERE m.conversation_id = %(id)s ORDER BY m.position"
+NOT_NULL = "UPDATE chat_message SET content = NULL WHERE conversation_id = %(id)s"
+needs_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="needs PostgreSQL")
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def conversation() -> Conversation:
+    return make_conversation([f"message {number}" for number in range(10)])
+
+
+def of(conversation: Conversation) -> dict[str, Any]:
+    return {"id": prepared.key(Conversation, conversation.pk)}
+
+
+@transaction.atomic
+def _write_and_fail(conversation: Conversation) -> None:
+    with prepared.sent_ahead():
+        prepared.write(conversation, ["title"])
+        with prepared.executed(NOT_NULL, of(conversation)):
+            pass
+
+
+def wrapped(seen: list[str]) -> Callable[..., Any]:
+    def wrapper(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        seen.append(sql)
+        return execute(sql, params, many, context)
+
+    return wrapper
+
+
+def test_batches_hold_all_rows_in_their_order(conversation: Conversation) -> None:
+    batches = list(prepared.streamed(COUNTED, of(conversation), 4))
+
+    assert [position for batch in batches for (position,) in batch] == list(range(1, 11))
+    if connection.vendor == "postgresql":
+        assert [len(batch) for batch in batches] == [4, 4, 2]
+
+
+def test_a_statement_in_batches_is_seen_by_whoever_watches_statements(conversation: Conversation) -> None:
+    seen: list[str] = []
+
+    with connection.execute_wrapper(wrapped(seen)):
+        list(prepared.streamed(COUNTED, of(conversation), 4))
+
+    assert seen == [COUNTED]
+
+
+def test_batches_that_nobody_wants_any_more_leave_the_connection_in_order(conversation: Conversation) -> None:
+    batches = prepared.streamed(COUNTED, of(conversation), 2)
+    next(batches)
+    batches.close()
+
+    assert Conversation.objects.filter(pk=conversation.pk).exists()
+
+
+@needs_postgresql
+@pytest.mark.parametrize("size", [4, 20], ids=["in a later batch", "in the first batch"])
+def test_an_error_of_a_statement_in_batches_is_djangos(conversation: Conversation, size: int) -> None:
+    with pytest.raises(DatabaseError), transaction.atomic():
+        list(prepared.streamed(DIVIDED, of(conversation), size))
+
+    assert Conversation.objects.filter(pk=conversation.pk).exists()
+
+
+def test_an_error_of_what_was_sent_ahead_undoes_the_transaction(conversation: Conversation) -> None:
+    conversation.title = "another"
+
+    with pytest.raises(DatabaseError):
+        _write_and_fail(conversation)
+
+    conversation.refresh_from_db()
+    assert conversation.title != "another"
+
+
+@pytest.mark.parametrize(("version", "is_written"), [(0, True), (7, False)])
+def test_a_guarded_write_that_was_sent_ahead_says_whether_it_counted(
+    conversation: Conversation, version: int, is_written: bool
+) -> None:
+    conversation.title = "another"
+
+    with transaction.atomic(), prepared.sent_ahead():
+        with prepared.executed(COUNTED, of(conversation)):
+            pass
+        assert prepared.write(conversation, ["title"], version=version) == is_written
+
+    conversation.refresh_from_db()
+    assert (conversation.title == "another") == is_written
