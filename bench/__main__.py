@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import compacting, opening, streaming
-from bench.figures import Figure, Report
+from bench.figures import Figure, Report, pace
 from bench.house import ROOT, House, end_tidily
 from bench.page import write_page
 from bench.streaming import Field
@@ -45,10 +45,11 @@ def main() -> None:
     for way in ways:
         command = f"python -m bench {way}" + (" --quick" if options.quick else "")
         report = Report(way, options.quick, command)
-        report.remarks.append(f"load average of the machine before the run: {os.getloadavg()[0]:.1f}")
+        report.remarks.append(f"before the run: load average {os.getloadavg()[0]:.1f}, {pace()}")
         print(f"\n{way}, {report.remarks[0]}", flush=True)
         with _upstream() as upstream, _house(way) as house:
             asyncio.run(_measure(house, upstream, report, options))
+        report.remarks.append(f"after the run: {pace()}")
         reports.append(report)
     folder = Path(options.out)
     folder.mkdir(parents=True, exist_ok=True)

@@ -6,10 +6,13 @@ import math
 import platform
 import statistics
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+_MULTIPLICATIONS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,17 @@ def machine() -> str:
     memory = next((int(line.split()[1]) // 2**20 for line in _lines("/proc/meminfo") if "MemTotal" in line), 0)
     system = next((line.split("=", 1)[1].strip('"\n') for line in _lines("/etc/os-release") if "PRETTY" in line), "")
     return f"{cores} cores ({cpu}), {memory} GiB, {system}, Python {platform.python_version()}"
+
+
+def pace() -> str:
+    """How fast the machine is at the moment: a virtual one may give half of what it gave a minute ago."""
+    took = []
+    for _ in range(5):
+        began, total = time.perf_counter(), 0
+        for number in range(_MULTIPLICATIONS):
+            total += number * number
+        took.append((time.perf_counter() - began) * 1000)
+    return f"a loop of {_MULTIPLICATIONS:,} multiplications in {min(took):.0f} to {max(took):.0f} ms"
 
 
 def commit() -> str:

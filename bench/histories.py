@@ -108,21 +108,16 @@ _PIECES = 50  # in which it arrives
 
 
 class _Statements:
-    """Counts what is sent to the database, and how long that takes (seconds)."""
+    """Counts what is sent to the database."""
 
     def __init__(self) -> None:
         self.count = 0
-        self.took = 0.0
         self.texts: list[str] = []
 
     def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        began = time.perf_counter()
-        try:
-            return execute(sql, params, many, context)
-        finally:
-            self.took += time.perf_counter() - began
-            self.count += 1
-            self.texts.append(sql)
+        self.count += 1
+        self.texts.append(sql)
+        return execute(sql, params, many, context)
 
 
 def compaction_cost(owner: str, agent: str, count: int, words: int, rounds: int) -> list[JSON]:
@@ -184,7 +179,6 @@ def _one_compaction(conversation: str) -> JSON:
     return {
         "ms": (took - asked) * 1000,
         "processor_ms": (worked - thought) * 1000,
-        "database_ms": statements.took * 1000,
         "statements": to_the_commit or statements.count,
         "statements_after": statements.count - to_the_commit if to_the_commit else 0,
         "state": f"{run.state} {run.error_code}".strip(),

@@ -148,19 +148,20 @@ def say_later(desk: Desk) -> None:
 
 def tell_context(conversation_id: UUID) -> None:
     """The meter as it stands now, for everyone who looks at the conversation."""
+    spent = {"conversation": key(Conversation, conversation_id)}
     try:
-        conversation = read_conversation(conversation_id)
+        with prepared.sent_ahead(), executed(_SPENT, spent) as cursor:
+            conversation = read_conversation(conversation_id)
+            stored = cursor.fetchone()
     except NotFound:
         return
-    update = TokenUpdate(_last_spent(conversation), context.measure(conversation).to_event())
+    update = TokenUpdate(_spent(stored), context.measure(conversation).to_event())
     broadcast.publish(conversation.pk, [encode(update, conversation.pk)])
 
 
-def _last_spent(conversation: Conversation) -> dict[str, int]:
+def _spent(stored: tuple[str] | None) -> dict[str, int]:
     """What the last turn used, so that a meter that is told anew keeps showing it."""
-    with executed(_SPENT, {"conversation": key(Conversation, conversation.pk)}) as cursor:
-        found = cursor.fetchone()
-    usage = orjson.loads(found[0]) if found else {}
+    usage = orjson.loads(stored[0]) if stored else {}
     prompt, completion = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
     return {
         "input_tokens": prompt,

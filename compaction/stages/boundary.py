@@ -87,7 +87,7 @@ class Shape:
     @classmethod
     def of(cls, live: Sequence[Entry]) -> Shape:
         messages = [entry.message for entry in live]
-        callers = pair(messages)
+        callers = pair(messages) if any(message.role == "tool" for message in messages) else {}
         allowed = _allowed_cuts(messages, callers)
         users = [index for index, message in enumerate(messages) if message.role == "user"]
         newest = users[-1] if users else -1
