@@ -440,6 +440,9 @@ function closeSidebar() {
 }
 
 function listen() {
+  // Notes stand above the writing field, however high it is.
+  const dock = byId("dock");
+  new ResizeObserver(() => byId("toasts").style.setProperty("--dock", `${dock.offsetHeight}px`)).observe(dock);
   byId("new").addEventListener("click", (/** @type {Event} */ event) => (event.preventDefault(), open(null)));
   byId("menu").addEventListener("click", () => document.body.classList.toggle("sidebar-open"));
   byId("veil").addEventListener("click", closeSidebar);

@@ -83,18 +83,35 @@ def test_why_there_was_no_compaction_is_told_in_the_readers_language(live: Live,
     tab.page.wait_for_selector(f".toast.refusal:has-text('{why}')")
 
 
+def note(tab: Any, *texts: str) -> None:
+    tab.page.evaluate(
+        """async (texts) => {
+            const source = document.querySelector("script[type=module][src]").src;
+            const { toast } = await import(new URL("dom.js", source).href);
+            for (const text of texts) toast(text, "refusal");
+        }""",
+        list(texts),
+    )
+
+
 def test_a_note_that_is_said_again_stands_there_once(open_tab: Any) -> None:
     tab = open_tab()
 
-    tab.page.evaluate(
-        """async () => {
-            const source = document.querySelector("script[type=module][src]").src;
-            const { toast } = await import(new URL("dom.js", source).href);
-            for (const text of ["first", "again", "again"]) toast(text, "refusal");
-        }"""
-    )
+    note(tab, "first", "again", "again")
 
     assert [text.strip() for text in tab.page.locator(".toast").all_inner_texts()] == ["first", "again"]
+
+
+@pytest.mark.parametrize("lines", [1, 6])
+@pytest.mark.parametrize("width", [360, 1200])
+def test_notes_leave_the_writing_field_free(open_tab: Any, width: int, lines: int) -> None:
+    tab = open_tab(viewport={"width": width, "height": 740})
+    tab.page.fill("#write", "\n".join(["a line"] * lines))
+
+    note(tab, "This takes two lines on the screen of a phone, and more words. " * 2, "So it is with this one. " * 5)
+
+    notes, field = tab.page.locator("#toasts").bounding_box(), tab.page.locator("#composer").bounding_box()
+    assert notes["y"] + notes["height"] <= field["y"]
 
 
 def test_the_help_sheet_gives_the_focus_back(open_tab: Any) -> None:
