@@ -29,8 +29,8 @@ _NUMBER: Final = (
     "(m.id * 4 + CASE WHEN m.pinned THEN 2 ELSE 0 END + CASE WHEN m.cleared_at IS NULL THEN 0 ELSE 1 END)"
     f" * {_MOST_TOKENS} + {context.SENT}"
 )
-# Whatever changes a row leaves it in another place, written by another transaction: 64 bits of both.
-_VERSION: Final = "HASHTEXTEXTENDED(CAST(m.xmin AS TEXT) || CAST(m.ctid AS TEXT), m.id)"
+# Whatever changes a row is another transaction than the one that wrote what was read: 64 bits of its number and the id.
+_VERSION: Final = "HASHTEXTEXTENDED(CAST(m.xmin AS TEXT), m.id)"
 _RANGE: Final = """FROM chat_message m WHERE m.conversation_id = %(conversation)s
   AND m.position BETWEEN %(first)s AND %(last)s
   AND m.retired_at IS NULL AND m.compacted_into_id IS NULL AND NOT m.is_summary AND m.status <> 'streaming'"""

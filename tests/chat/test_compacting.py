@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from agents.models import SiteSettings
@@ -140,6 +141,7 @@ def test_a_change_in_the_covered_range_makes_the_result_stale(change: str) -> No
     conversation = make_conversation(long_chat(), agent=small_agent())
     values = {"pinned": True, "cleared_at": timezone.now(), "retired_at": timezone.now(), "content": "erased"}
 
+    @transaction.atomic  # of its own, as every change is
     def edit() -> None:
         Row.objects.filter(conversation=conversation, position=3).update(**{change: values[change]})
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
@@ -160,7 +161,8 @@ def test_any_change_in_the_range_is_seen_by_the_guard(conversation: Conversation
     before = load(conversation).state(1, last)
     assert stored_state(conversation, 1, last) == (before, False)
 
-    CHANGES[change](Row.objects.filter(conversation=conversation, position=last))
+    with transaction.atomic():  # of its own, as every change is
+        CHANGES[change](Row.objects.filter(conversation=conversation, position=last))
 
     assert stored_state(conversation, 1, last) != (before, False)
 
