@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -12,8 +13,10 @@ from palimpsest import garbage
 
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
+    thresholds = gc.get_threshold()
     yield
     gc.unfreeze()
+    gc.set_threshold(*thresholds)
     gc.enable()
 
 
@@ -42,3 +45,21 @@ def test_garbage_that_comes_later_is_still_found() -> None:
     del later
 
     assert gc.collect() > 0
+
+
+def test_garbage_is_found_unasked() -> None:
+    garbage.wait_for_start()
+    garbage.started()
+    first = Loop()
+    seen = weakref.ref(first)
+    del first
+
+    kept = [Loop() for _ in range(3 * garbage.THRESHOLDS[0])]
+
+    assert seen() is None
+    del kept
+
+
+class Loop:
+    def __init__(self) -> None:
+        self.itself = self
