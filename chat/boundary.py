@@ -49,7 +49,8 @@ def at_boundary(desk: Desk, *, running: Turn | None, waiting: Turn | None) -> Ou
     opened = next((row for row in rows if row.state in (State.QUEUED, State.RUNNING)), None) if undone is None else None
     if opened is not None and opened.blocking and running is None:
         return Outcome(proceed=False, waits_for=opened, applied=applied, undone=undone)
-    decision, run = compacting.decide_now(desk, opened, _pending_tokens(waiting))
+    idle = running is None and waiting is None
+    decision, run = compacting.decide_now(desk, opened, _pending_tokens(waiting), idle=idle)
     started = run if decision.starts else None
     if decision.action == "wait":
         return Outcome(proceed=False, waits_for=run, applied=applied, undone=undone, started=started)

@@ -125,9 +125,11 @@ def rescue(desk: Desk, turn: Turn) -> Compaction | None:
     return _start(desk, usage, Reason.OVERFLOW, blocking=True)
 
 
-def decide_now(desk: Desk, opened: Compaction | None, pending_tokens: int) -> tuple[Decision, Compaction | None]:
-    """The decision at a boundary, carried out: the run it started or waits for, if any."""
-    found = situation(desk, pending_tokens, opened=opened)
+def decide_now(
+    desk: Desk, opened: Compaction | None, pending_tokens: int, *, idle: bool
+) -> tuple[Decision, Compaction | None]:
+    """The decision at a boundary, carried out: the run it started or waits for, if any. `idle`: nobody needs room."""
+    found = replace(situation(desk, pending_tokens, opened=opened), idle=idle)
     decision = decide(found)
     if decision.action in ("skip", "refuse"):
         record_skip(desk, decision)

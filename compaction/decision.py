@@ -39,7 +39,8 @@ class Situation:
 
     `coverable`: tokens a compaction could cover, None where nobody has looked; `new_since_last_run`: whether history,
     model or settings changed since the last run that did not succeed; `attempted`: an automatic run was already
-    started at this boundary; `fingerprint`: of history, model and settings, for forced runs.
+    started at this boundary; `idle`: no turn runs and none waits; `fingerprint`: of history, model and settings, for
+    forced runs.
     """
 
     tokens: int
@@ -53,6 +54,7 @@ class Situation:
     new_since_last_run: bool = True
     turn_running: bool = False
     attempted: bool = False
+    idle: bool = False
     fingerprint: str = ""
 
 
@@ -137,7 +139,7 @@ def _not_by_itself(now: Situation, forced: bool, blocked: bool) -> Decision | No
     if now.floor.tokens + ladder.least_gain > ladder.trigger:
         largest, size = now.floor.largest()
         return _skip("floor_too_high", largest=largest, size=size, window=ladder.window)
-    if now.paused and not blocked:
+    if now.paused and (now.idle or not blocked):  # what a person undid stays so until a message needs the room
         return _skip("paused_after_undo")
     if forced:
         if now.breaker.forcing_stopped(now.fingerprint):

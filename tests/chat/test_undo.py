@@ -127,6 +127,16 @@ def test_after_an_undo_a_run_still_comes_at_block() -> None:
     assert boundary(conversation, waiting=make_turn(conversation)).waits_for.reason == "hard"
 
 
+def test_what_was_undone_beyond_block_stays_so_until_a_message_waits() -> None:
+    conversation = make_conversation(long_chat(46), agent=small_agent())
+    row = compact(conversation)
+    add_messages(conversation, long_chat(10))
+    undo(row)
+
+    assert boundary(conversation).started is None
+    assert boundary(conversation, waiting=make_turn(conversation)).waits_for.reason == "hard"
+
+
 def test_what_would_no_longer_fit_is_said_before_it_is_done() -> None:
     conversation = make_conversation(long_chat(46), agent=small_agent())
     row = compact(conversation)

@@ -37,6 +37,8 @@ def situation(tokens: int, **fields: Any) -> Situation:
         (situation(96_000, floor=FloorParts(tools=90_000)), "skip", None, "floor_too_high"),
         (situation(96_000, paused=True), "skip", None, "paused_after_undo"),
         (situation(105_000, paused=True), "wait", "hard", ""),
+        (situation(105_000, paused=True, idle=True), "skip", None, "paused_after_undo"),
+        (situation(105_000, idle=True), "wait", "hard", ""),
         (situation(96_000, breaker=OPEN), "skip", None, "breaker_open"),
         (situation(105_000, breaker=OPEN), "wait", "hard", ""),
         (situation(105_000, breaker=STOPPED, fingerprint="same"), "skip", None, "forcing_stopped"),
