@@ -41,6 +41,7 @@ logger = logging.getLogger("palimpsest.compactions")
 
 HEARTBEAT_SECONDS = 5.0
 SECONDS_BETWEEN_PROGRESS = 0.25
+PASSING = frozenset({"boundary", "prune"})  # stages of a few milliseconds: over before anybody could read of them
 HAND_BACK_SECONDS = 2.0  # of the grace period, kept for giving back what does not finish
 SILENCE_SECONDS = 120.0  # of the summariser, before its call is given up
 LONGEST_CALL_SECONDS = 900.0
@@ -75,12 +76,13 @@ class Run:
         return self._lost.is_set()
 
     def progress(self, stage: str, fraction: float) -> None:
-        """Tell how far it is, a few times a second at most; every new stage is told."""
+        """Tell how far it is, a few times a second at most; every new stage that lasts is told."""
         if self.is_lost:
             raise Cancelled
         now, is_new = time.monotonic(), stage != self.stage
         self.stage, self.fraction = stage, max(self.fraction, min(1.0, fraction))
-        if self.conversation and (is_new or now - self._told_at >= SECONDS_BETWEEN_PROGRESS):
+        is_due = is_new or now - self._told_at >= SECONDS_BETWEEN_PROGRESS
+        if self.conversation and is_due and stage not in PASSING:
             self._told_at = now
             event = CompactionProgress(self.compaction, stage, round(self.fraction, 3))
             broadcast.publish(self.conversation, [encode(event, self.conversation)])
