@@ -66,6 +66,7 @@ def sent_ahead() -> Iterator[None]:
     if not _has_own_cursors():
         yield
         return
+    connection.ensure_connection()
     with connection.wrap_database_errors, connection.connection.pipeline():
         yield
 

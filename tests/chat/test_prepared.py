@@ -88,6 +88,14 @@ def test_an_error_of_what_was_sent_ahead_undoes_the_transaction(conversation: Co
     assert conversation.title != "another"
 
 
+@pytest.mark.django_db(transaction=True)
+def test_sending_ahead_opens_a_connection_that_was_given_back(conversation: Conversation) -> None:
+    connection.close()
+
+    with prepared.sent_ahead(), prepared.executed(COUNTED, of(conversation)) as cursor:
+        assert len(cursor.fetchall()) == 10
+
+
 @pytest.mark.parametrize(("version", "is_written"), [(0, True), (7, False)])
 def test_a_guarded_write_that_was_sent_ahead_says_whether_it_counted(
     conversation: Conversation, version: int, is_written: bool
