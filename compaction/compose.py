@@ -66,7 +66,7 @@ class Material:
     rebuilt: bool = False
     find: Finder = field(default_factory=Finder, repr=False, compare=False)  # names in what is written
     _statements: dict[int, Statements] = field(default_factory=dict, repr=False, compare=False)
-    _copies: dict[tuple[int, ...], Verbatim] = field(default_factory=dict, repr=False, compare=False)
+    _copies: dict[tuple[Any, ...], Verbatim] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def people(self) -> list[Said]:
@@ -86,7 +86,7 @@ class Material:
 
     def copies(self, whole: tuple[int, ...], budget: int, headings: Headings) -> Verbatim:
         """Copies of what is not whole in their list, within a budget (tokens)."""
-        which = (budget, *whole)
+        which = (headings, budget, whole)
         if which not in self._copies:
             self._copies[which] = repeat_verbatim(self.people, whole, budget, headings)
         return self._copies[which]
