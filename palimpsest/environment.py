@@ -113,8 +113,12 @@ def _postgresql(config: dict[str, Any]) -> dict[str, Any]:
     config["CONN_MAX_AGE"] = 0
     options = config.setdefault("OPTIONS", {})
     options.setdefault("connect_timeout", 5)
-    # Holds for the statements of chat/prepared.py alone: Django's own are never prepared.
-    options["prepare_threshold"] = 0 if flag("DATABASE_PREPARE", True) else None
+    # Both hold for the statements of chat/prepared.py alone: Django's own are never prepared.
+    keeps_plans = flag("DATABASE_PREPARE", True)
+    options["prepare_threshold"] = 0 if keeps_plans else None
+    if keeps_plans:
+        # PostgreSQL would plan each of them five times on every connection before it keeps what it has planned.
+        options["options"] = f"{options.get('options', '')} -c plan_cache_mode=force_generic_plan".strip()
     options["pool"] = {"min_size": 1, "max_size": number("DATABASE_POOL", 16, least=2), "timeout": 10}
     return config
 

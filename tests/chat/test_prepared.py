@@ -88,6 +88,18 @@ def test_an_error_of_what_was_sent_ahead_undoes_the_transaction(conversation: Co
     assert conversation.title != "another"
 
 
+@needs_postgresql
+def test_a_kept_statement_is_planned_once(conversation: Conversation) -> None:
+    plans = "SELECT SUM(generic_plans), SUM(custom_plans) FROM pg_prepared_statements WHERE statement LIKE %s"
+    for _ in range(3):
+        with prepared.executed(f"{COUNTED} -- planned once", of(conversation)):
+            pass
+
+    with connection.cursor() as cursor:
+        cursor.execute(plans, ["%-- planned once"])
+        assert cursor.fetchone() == (3, 0)
+
+
 @pytest.mark.django_db(transaction=True)
 def test_sending_ahead_opens_a_connection_that_was_given_back(conversation: Conversation) -> None:
     connection.close()

@@ -47,6 +47,17 @@ def test_postgresql_has_a_pool_instead_of_lasting_connections(monkeypatch: pytes
     assert config["OPTIONS"]["sslmode"] == "require"
 
 
+def test_a_pooler_that_keeps_no_plans_is_asked_to_keep_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgres://me:word@db.example:5433/chat?options=-c%20statement_timeout%3D9s")
+    keeps = environment.database("DATABASE_URL", tmp_path)["OPTIONS"]
+    monkeypatch.setenv("DATABASE_PREPARE", "0")
+    keeps_none = environment.database("DATABASE_URL", tmp_path)["OPTIONS"]
+
+    assert (keeps["prepare_threshold"], keeps_none["prepare_threshold"]) == (0, None)
+    assert keeps["options"] == "-c statement_timeout=9s -c plan_cache_mode=force_generic_plan"
+    assert keeps_none["options"] == "-c statement_timeout=9s"
+
+
 def test_hosts_are_those_under_which_the_machine_is_reached() -> None:
     assert environment.default_hosts("127.0.0.1", "") == ["localhost", "127.0.0.1", "[::1]"]
     assert "chat.example.org" in environment.default_hosts("127.0.0.1", "https://chat.example.org")
