@@ -44,17 +44,27 @@ def streamed(sql: str, values: Values, size: int) -> Generator[list[tuple[Any, .
             yield cursor.fetchall()
             return
 
+        opened: Any = connection.connection
+        stream: Any = None
+
         def begin(sql: str, values: Values, many: bool, context: object) -> Iterator[tuple[Any, ...]]:
-            rows = cursor.cursor.stream(sql, values, size=size)
-            return chain(list(islice(rows, size)), rows)
+            nonlocal stream
+            stream = cursor.cursor.stream(sql, values, size=size)
+            return chain(list(islice(stream, size)), stream)
 
         execute: Any = begin
         for wrapper in reversed(connection.execute_wrappers):
             execute = partial(wrapper, execute)
         with connection.wrap_database_errors:
             rows = execute(sql, values, False, {"connection": connection, "cursor": cursor})
-            while batch := list(islice(rows, size)):
-                yield batch
+            try:
+                while batch := list(islice(rows, size)):
+                    yield batch
+            finally:
+                stream.close()
+                # Else a statement that is sent ahead next would come in batches too: libpq leaves them behind only
+                # when one is sent that is not.
+                opened.pgconn.exec_(b"")
 
 
 @contextmanager

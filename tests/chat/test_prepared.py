@@ -88,8 +88,26 @@ def test_an_error_of_what_was_sent_ahead_undoes_the_transaction(conversation: Co
     assert conversation.title != "another"
 
 
+def test_what_is_sent_ahead_right_after_batches_has_all_its_rows(conversation: Conversation) -> None:
+    for _ in range(2):  # the second time its plan is kept
+        list(prepared.streamed(COUNTED, of(conversation), 4))
+        with prepared.sent_ahead(), prepared.executed(COUNTED, of(conversation)) as cursor:
+            assert len(cursor.fetchall()) == 10
+
+
+def test_what_is_sent_ahead_right_after_batches_that_nobody_wants_has_all_its_rows(conversation: Conversation) -> None:
+    for _ in range(2):
+        batches = prepared.streamed(COUNTED, of(conversation), 4)
+        next(batches)
+        batches.close()
+        with prepared.sent_ahead(), prepared.executed(COUNTED, of(conversation)) as cursor:
+            assert len(cursor.fetchall()) == 10
+
+
 @needs_postgresql
 def test_a_kept_statement_is_planned_once(conversation: Conversation) -> None:
+    if connection.settings_dict["OPTIONS"]["prepare_threshold"] is None:
+        pytest.skip("DATABASE_PREPARE=0")
     plans = "SELECT SUM(generic_plans), SUM(custom_plans) FROM pg_prepared_statements WHERE statement LIKE %s"
     for _ in range(3):
         with prepared.executed(f"{COUNTED} -- planned once", of(conversation)):
