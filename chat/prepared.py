@@ -56,15 +56,16 @@ def streamed(sql: str, values: Values, size: int) -> Generator[list[tuple[Any, .
         for wrapper in reversed(connection.execute_wrappers):
             execute = partial(wrapper, execute)
         with connection.wrap_database_errors:
-            rows = execute(sql, values, False, {"connection": connection, "cursor": cursor})
             try:
+                rows = execute(sql, values, False, {"connection": connection, "cursor": cursor})
                 while batch := list(islice(rows, size)):
                     yield batch
             finally:
-                stream.close()
-                # Else a statement that is sent ahead next would come in batches too: libpq leaves them behind only
-                # when one is sent that is not.
-                opened.pgconn.exec_(b"")
+                if stream is not None:
+                    stream.close()
+                    # Else a statement that is sent ahead next would come in batches too: libpq leaves them behind only
+                    # when one is sent that is not.
+                    opened.pgconn.exec_(b"")
 
 
 @contextmanager

@@ -105,6 +105,19 @@ def test_what_is_sent_ahead_right_after_batches_that_nobody_wants_has_all_its_ro
 
 
 @needs_postgresql
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("size", [4, 20], ids=["in a later batch", "in the first batch"])
+def test_what_is_sent_ahead_right_after_batches_that_failed_has_all_its_rows(
+    conversation: Conversation, size: int
+) -> None:
+    for _ in range(2):
+        with pytest.raises(DatabaseError):
+            list(prepared.streamed(DIVIDED, of(conversation), size))
+        with prepared.sent_ahead(), prepared.executed(COUNTED, of(conversation)) as cursor:
+            assert len(cursor.fetchall()) == 10
+
+
+@needs_postgresql
 def test_a_kept_statement_is_planned_once(conversation: Conversation) -> None:
     if connection.settings_dict["OPTIONS"]["prepare_threshold"] is None:
         pytest.skip("DATABASE_PREPARE=0")
